@@ -1,9 +1,9 @@
-"""Mark flow runs whose process was killed as Crashed in Prefect, where they would stay Running for ever.
+"""Marks flow runs whose process was killed as Crashed in Prefect, where they would stay Running for ever.
 
-The next command that starts a flow does it, and `dreamgym ui`; they end MLflow's runs too
-(components/tracking/dead_runs.py). A command tags its flow runs with its process. A tagged run whose process
-is gone on this machine is dead, and so is one that a manifest under runs/ names with such a process. Deployed
-runs have a heartbeat too (automations.py).
+The next command that starts a flow does it, and so does `dreamgym ui`. They end MLflow's runs too
+(components/tracking/dead_runs.py). A command tags its flow runs with its process. A run is dead if the
+process in its tag no longer exists on this machine. A manifest under runs/ can name such a process too.
+Deployed runs also have a heartbeat (automations.py).
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ from components.tracking.process import OwnProcess, is_dead, this_process
 from components.tracking.runs import list_runs
 
 TAG = "dreamgym"
-
-
+"""Tag of all flow runs of this project."""
 PROCESS = "process"
-"""Begins the tag `process:HOST:ID:SECONDS` of a flow run's process; its start is in seconds since 1970."""
+"""Prefix of the tag `process:HOST:ID:SECONDS` of a flow run's process; its start is in seconds since 1970."""
 MESSAGE = "Its process was killed. The same command, typed again, reuses what is finished."
 _OPEN = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING, StateType.PAUSED]
 _PAGE = 100
@@ -51,7 +50,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def tag_flow_runs() -> None:
-    """From here on, flow runs of this process carry its tag, and so do their subflows and tasks."""
+    """Tag all later flow runs of this process, their subflows and tasks with the process."""
     own = this_process()
     tags = {TAG, f"{PROCESS}:{own.text}"}
     current = TagsContext.get().current_tags
@@ -60,18 +59,19 @@ def tag_flow_runs() -> None:
 
 
 def process_of(tags: Sequence[str]) -> OwnProcess | None:
-    """The process that the tags name; None if they name none."""
+    """Return the process that the tags name; None if there is none."""
     for tag in tags:
-        kind, _, place = tag.partition(":")
-        if kind == PROCESS and (process := OwnProcess.from_text(place)):
+        kind, _, process_text = tag.partition(":")
+        if kind == PROCESS and (process := OwnProcess.from_text(process_text)):
             return process
     return None
 
 
 def end_dead_runs(root: Path, tracker: Tracker | None = None) -> None:
-    """At the start of a flow: end the runs of this clone whose process was killed, in MLflow and in Prefect.
+    """End the runs of this clone whose process was killed, in MLflow and in Prefect.
 
-    Args: tracker: MLflow; None: runs there are left as they are.
+    Args:
+        tracker: MLflow; None: runs in MLflow are left as they are.
     """
     if tracker is not None:
         close_dead_runs(root / "runs", tracker)
@@ -80,7 +80,7 @@ def end_dead_runs(root: Path, tracker: Tracker | None = None) -> None:
 
 
 def end_dead_runs_if_tracked(config: TrackingConfig, root: Path) -> None:
-    """`end_dead_runs` for a flow that records nothing in MLflow: a store that cannot be opened is logged."""
+    """Call `end_dead_runs` for a flow that needs no MLflow; a store that cannot be opened is only logged."""
     tracker = None
     try:
         tracker = Tracker(config, root)
@@ -90,60 +90,65 @@ def end_dead_runs_if_tracked(config: TrackingConfig, root: Path) -> None:
 
 
 def crash_dead_flow_runs(runs: Path, api: str = "") -> list[str]:
-    """Mark flow runs whose process is gone as Crashed, with their subflows and tasks; names of the outermost.
+    """Mark flow runs whose process is gone as Crashed, with their subflows and tasks.
 
-    Args: runs: directories of runs, with manifests. api: the server's address, if not the present one.
+    An error of the server is only logged.
 
-    A server that refuses is no reason not to go on: it is logged.
+    Args:
+        runs: directory of the runs, with their manifests.
+        api: the server's address; empty: the present one.
+
+    Returns:
+        names of the outermost flow runs.
     """
     try:
         with (
             temporary_settings({PREFECT_API_URL: api} if api else {}),
             get_client(sync_client=True) as client,
         ):
-            dead = {
-                run.id: run
-                for run in (*_tagged(client), *_named(client, _of_manifests(runs)))
-                if _is_open(run)
-            }
+            candidates = (*_dead_by_tag(client), *_open_runs(client, _dead_by_manifest(runs)))
+            dead = {run.id: run for run in candidates if _is_open(run)}
             for run in dead.values():
-                _crash(client, run)
+                _mark_crashed(client, run)
             return sorted(run.name for run in dead.values() if run.parent_task_run_id is None)
     except Exception as error:  # whatever the transport or the server says
         _LOG.warning("Prefect's flow runs of killed processes could not be marked Crashed: %s", error)
         return []
 
 
-def _tagged(client: SyncPrefectClient) -> Iterator[FlowRun]:
-    """Open flow runs whose tag names a process that is gone."""
-    for run in _pages(client, FlowRunFilter(state=_in(_OPEN))):
+def _dead_by_tag(client: SyncPrefectClient) -> Iterator[FlowRun]:
+    """Yield open flow runs whose tag names a process that is gone."""
+    for run in _read_all(client, FlowRunFilter(state=_state_in(_OPEN))):
         process = process_of(run.tags)
         if process is not None and is_dead(process):
             yield run
 
 
-def _of_manifests(runs: Path) -> list[UUID]:
-    """The flow runs of manifests whose run did not end, and whose process is gone."""
-    found = []
+def _dead_by_manifest(runs: Path) -> list[UUID]:
+    """Return the flow runs that manifests name, whose run did not end and whose process is gone."""
+    flow_runs = []
     for name in list_runs(runs):
-        with suppress(DreamGymError, ValueError):  # one that was cut short has no manifest, or half of one
+        with suppress(DreamGymError, ValueError):  # an interrupted run may have no or half a manifest
             manifest = Manifest.load(runs / name)
             if manifest.status in ("running", "killed") and manifest.process and is_dead(manifest.process):
-                found.append(UUID(manifest.prefect_flow_run_id))
-    return found
+                flow_runs.append(UUID(manifest.prefect_flow_run_id))
+    return flow_runs
 
 
-def _named(client: SyncPrefectClient, ids: Sequence[UUID]) -> Iterator[FlowRun]:
+def _open_runs(client: SyncPrefectClient, ids: Sequence[UUID]) -> Iterator[FlowRun]:
+    """Yield those of the flow runs `ids` that are open."""
     for start in range(0, len(ids), _PAGE):
-        some = FlowRunFilterId(any_=list(ids[start : start + _PAGE]))
-        yield from _pages(client, FlowRunFilter(id=some, state=_in(_OPEN)))
+        page = FlowRunFilterId(any_=list(ids[start : start + _PAGE]))
+        yield from _read_all(client, FlowRunFilter(id=page, state=_state_in(_OPEN)))
 
 
-def _crash(client: SyncPrefectClient, run: FlowRun) -> None:
-    """The run, what is open below it first."""
-    below = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[run.id]), state=_in(_OPEN))
-    for child in _pages(client, below):
-        _crash(client, child)
+def _mark_crashed(client: SyncPrefectClient, run: FlowRun) -> None:
+    """Mark a run as Crashed, after its open subflows and tasks."""
+    subflows = FlowRunFilter(
+        parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[run.id]), state=_state_in(_OPEN)
+    )
+    for child in _read_all(client, subflows):
+        _mark_crashed(client, child)
     open_tasks = TaskRunFilter(state=TaskRunFilterState(type=TaskRunFilterStateType(any_=_OPEN)))
     own = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
     for task in client.read_task_runs(flow_run_filter=own, task_run_filter=open_tasks):
@@ -151,17 +156,17 @@ def _crash(client: SyncPrefectClient, run: FlowRun) -> None:
     client.set_flow_run_state(run.id, Crashed(message=MESSAGE), force=True)
 
 
-def _pages(client: SyncPrefectClient, wanted: FlowRunFilter) -> list[FlowRun]:
-    """All flow runs that the filter lets through."""
-    found: list[FlowRun] = []
+def _read_all(client: SyncPrefectClient, run_filter: FlowRunFilter) -> list[FlowRun]:
+    """Return all flow runs that match the filter."""
+    runs: list[FlowRun] = []
     while True:
-        page = client.read_flow_runs(flow_run_filter=wanted, limit=_PAGE, offset=len(found))
-        found += page
+        page = client.read_flow_runs(flow_run_filter=run_filter, limit=_PAGE, offset=len(runs))
+        runs += page
         if len(page) < _PAGE:
-            return found
+            return runs
 
 
-def _in(types: Sequence[StateType]) -> FlowRunFilterState:
+def _state_in(types: Sequence[StateType]) -> FlowRunFilterState:
     return FlowRunFilterState(type=FlowRunFilterStateType(any_=list(types)))
 
 

@@ -1,8 +1,7 @@
-"""A HOME that is missing or cannot be written, as in many containers: libraries get one in the workspace in
-its place.
+"""Replaces a HOME that is missing or cannot be written, as in many containers.
 
-Matplotlib, Hugging Face, ALFWorld, Great Expectations and others make files below HOME when they are
-imported, and fail there.
+Matplotlib, Hugging Face, ALFWorld, Great Expectations and others write files below HOME when they are
+imported, and fail without it.
 """
 
 from __future__ import annotations
@@ -18,12 +17,14 @@ READ_FROM_HOME = {
     "AWS_SHARED_CREDENTIALS_FILE": ".aws/credentials",
     "AWS_CONFIG_FILE": ".aws/config",
 }
-"""Settings of the user that are still read where they lie, by the variable that names each."""
+"""Variable -> settings file of the user, below the old HOME, that is still read there."""
 
 
 def replace_unusable_home(root: Path) -> str:
-    """Set HOME to `.dreamgym/home` of `root` if nothing can be written to the present one; what was done, ""
-    for nothing.
+    """Set HOME to `.dreamgym/home` below `root` if the present one cannot be written.
+
+    Returns:
+        a message that says so, empty if HOME was kept.
 
     Raises:
         OSError: the directory in the workspace cannot be made either.
@@ -34,14 +35,14 @@ def replace_unusable_home(root: Path) -> str:
         home = Path(os.devnull)
     if home.is_dir() and _can_write(home):
         return ""
-    place = root / ".dreamgym" / "home"
-    place.mkdir(parents=True, exist_ok=True)
+    new_home = root / ".dreamgym" / "home"
+    new_home.mkdir(parents=True, exist_ok=True)
     for variable, name in READ_FROM_HOME.items():
         if _exists(home / name):
             os.environ.setdefault(variable, str(home / name))
-    os.environ["HOME"] = str(place)
+    os.environ["HOME"] = str(new_home)
     return (
-        f"HOME ({home}) cannot be written: caches go to {place}. To choose another place: export "
+        f"HOME ({home}) cannot be written: caches go to {new_home}. To choose another place: export "
         "HOME=DIRECTORY"
     )
 

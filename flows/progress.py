@@ -1,4 +1,4 @@
-"""A line of log now and then from a long training, so that nobody wonders whether it hangs."""
+"""Callbacks of a training that log its progress and its curves."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ from prefect import get_run_logger
 
 from components.language.training.fine_tuning import OnFigures, OnStep
 
-SECONDS = 20.0
+SECONDS_BETWEEN_LINES = 20.0
 
 
-def telling(total: float) -> OnStep:
-    """A callback for `supervised_finetune` over `total` tokens: at most one line in `SECONDS`."""
-    log, told = get_run_logger(), time.monotonic()
+def progress_logger(total: float) -> OnStep:
+    """Return a callback for `supervised_finetune` that logs at most one line every 20 seconds.
 
-    def tell(step: int, tokens: int, loss: float) -> None:
-        nonlocal told
-        if time.monotonic() - told >= SECONDS:
-            told = time.monotonic()
+    Args:
+        total: tokens of the whole training.
+    """
+    log = get_run_logger()
+    last_line = time.monotonic()
+
+    def log_progress(step: int, tokens: int, loss: float) -> None:
+        nonlocal last_line
+        if time.monotonic() - last_line >= SECONDS_BETWEEN_LINES:
+            last_line = time.monotonic()
             log.info(
                 "update %d, %.0f %% of %.1f M tokens, loss %.3f",
                 step,
@@ -28,11 +33,11 @@ def telling(total: float) -> OnStep:
                 loss,
             )
 
-    return tell
+    return log_progress
 
 
-def drawing(name: str, log_curves: Callable[[int, Mapping[str, float]], None]) -> OnFigures:
-    """A callback for `supervised_finetune` that draws the curves `name/loss` and `name/learning_rate`."""
+def curve_logger(name: str, log_curves: Callable[[int, Mapping[str, float]], None]) -> OnFigures:
+    """Return a callback of `supervised_finetune` that logs `name/loss` and `name/learning_rate`."""
     return lambda step, figures: log_curves(
         step, {f"{name}/{figure}": value for figure, value in figures.items()}
     )

@@ -2,8 +2,9 @@
 
     dreamgym retrain --config configs/quick.yaml
 
-Each step is a subflow with an MLflow run of its own below the parent run, keyed by content: what has not
-changed is reused.
+Most steps are stages: subflows with an MLflow run of their own below the parent run. A stage is keyed by its
+inputs, config and code, so an unchanged one is reused. The modules in `flows/stages/` use the step numbers
+below.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from components.evaluation.metrics.intervals import Estimate
 from components.evaluation.promotion.gate import Decision
 from components.evaluation.report.run_report import summary, write_report
 from components.tracking.runs import write_games
-from components.tracking.stage_store.stage_store import StageResult
+from components.tracking.stage_store.stage_result import StageResult
 from flows.run.pipeline_run import Run
 from flows.run.plan import Step
 from flows.run.validation_games import note_draw, with_draw
@@ -42,15 +43,15 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Finished:
-    """A run that came to its end: its directory and the gate's decision."""
+class RetrainResult:
+    """A finished run: its directory and the promotion gate's decision."""
 
     directory: Path
     decision: Decision
 
 
 def require_fidelity(run: Run, result: StageResult) -> None:
-    """Raise FidelityGateClosed if single steps of the experience model are not faithful enough."""
+    """Raise FidelityGateClosed if single steps of the experience model are not faithful enough (step 3)."""
     metrics = {name: Estimate.from_json(entry) for name, entry in result.metrics.items()}
     check_gate(metrics, run.config.fidelity)
 
@@ -67,15 +68,15 @@ STEPS = {
     "sim_to_real": Step(refine_in_reality.declare),
     "evaluate": Step(evaluate_policies.declare),
 }
-"""The stages of the job in their order, with their gates: what `--dry-run` asks."""
+"""The stages of the job in order, with their gates; `--dry-run` reads them."""
 
 
 @flow(name="retrain", validate_parameters=False)
-def retrain(config: Config, root: Path = Path()) -> Finished:
-    """Validate, fine-tune the experience model, dream, refine in reality, evaluate, promote.
+def retrain(config: Config, root: Path = Path()) -> RetrainResult:
+    """Train a policy in the dream and in the real environment, and promote it if it passes the gate.
 
     Raises:
-        FidelityGateClosed: the dream may not be trusted; RL is not started, or its result not used.
+        FidelityGateClosed: the dream is not faithful enough; RL is not started, or its result is not used.
         DreamGymError: a stage failed; finished stages are kept and reused by the next run.
     """
     run = Run(with_draw(config), root.resolve())
@@ -95,7 +96,7 @@ def retrain(config: Config, root: Path = Path()) -> Finished:
         require_agreement(run, progress.after(check_dream(run, "clone", "cloned")))
         # 6. RL in the dream with the curriculum, without real interactions.
         progress.after(train_in_dream(run))
-        # 7. Gate: compare again on the trained policy's episodes; RL may have found errors of the dream.
+        # 7. Gate: compare again on the trained policy's episodes; RL may have exploited errors of the dream.
         require_agreement(run, progress.after(check_dream(run, "synthetic_rl", "dreamed")))
         # 8. Snapshot the replay buffer with the dreamed transitions.
         progress.after(snapshot_buffer(run))
@@ -103,25 +104,27 @@ def retrain(config: Config, root: Path = Path()) -> Finished:
         progress.after(refine_in_reality(run))
         # 10. Play validation games.
         progress.after(evaluate_policies(run))
-        # 11. Promote the refined policy, or say why not.
+        # 11. Promote the refined policy if it is better than the champion.
         decision = promote_challenger(run)
-        # 12. Report, manifest, and the workspace as a commit.
-        _finish(run, decision)
+        # 12. Write the report and the manifest, and commit the workspace.
+        _write_results(run, decision)
         progress.after(decision)
     except BaseException as error:
         run.fail(error)
         raise
-    return Finished(run.directory, decision)
+    return RetrainResult(run.directory, decision)
 
 
-def _finish(run: Run, decision: Decision) -> None:
+def _write_results(run: Run, decision: Decision) -> None:
+    """Write the run's costs, games, metrics and report, and save its experiment commit (step 12)."""
+    costs = run.manifest.costs
     run.count("sim_to_real/budget", run.config.rl.real.budget)
-    run.count("cost/real_interactions", run.manifest.costs.real_interactions)
-    run.count("cost/check_interactions", run.manifest.costs.check_interactions)
-    run.count("cost/tokens_trained", run.manifest.costs.tokens_trained)
-    run.count("cost/tokens_generated", run.manifest.costs.tokens_generated)
-    run.count("cost/endpoint_prompt_tokens", run.manifest.costs.endpoint_prompt_tokens)
-    run.count("cost/endpoint_completion_tokens", run.manifest.costs.endpoint_completion_tokens)
+    run.count("cost/real_interactions", costs.real_interactions)
+    run.count("cost/check_interactions", costs.check_interactions)
+    run.count("cost/tokens_trained", costs.tokens_trained)
+    run.count("cost/tokens_generated", costs.tokens_generated)
+    run.count("cost/endpoint_prompt_tokens", costs.endpoint_prompt_tokens)
+    run.count("cost/endpoint_completion_tokens", costs.endpoint_completion_tokens)
     write_games(
         run.directory,
         {name: json.loads(run.results["evaluate"].outputs[name].read_text()) for name in POLICIES},
@@ -132,25 +135,28 @@ def _finish(run: Run, decision: Decision) -> None:
     run.tracker.set_tags(run.parent, {"dvc.experiment_commit": run.manifest.data.experiment_commit})
     report = run_report(run, decision)
     markdown, page = write_report(run.directory, report)
-    run.tracker.describe(run.parent, f"{summary(report)}\n\nAll of it: `report.html` among the artifacts.")
+    run.tracker.describe(
+        run.parent, f"{summary(report)}\n\nThe whole report: `report.html` among the artifacts."
+    )
     run.finish([markdown, page, run.directory / "games.json"])
-    shown = run.tracker.artifact_page(run.parent, page.name, f"http://127.0.0.1:{MLFLOW_PORT}")
-    linked = (
-        f"[The whole report, with episodes and pictures]({shown}) (in MLflow), or open "
+    report_url = run.tracker.artifact_page(run.parent, page.name, f"http://127.0.0.1:{MLFLOW_PORT}")
+    text = (
+        f"[The whole report, with episodes and pictures]({report_url}) (in MLflow), or open "
         f"`{page}`.\n\n{markdown.read_text()}"
     )
-    create_markdown_artifact(linked, key="report", description=f"Report of run {run.manifest.run_id}")
+    create_markdown_artifact(text, key="report", description=f"Report of run {run.manifest.run_id}")
 
 
 class _Progress:
     """A progress bar in the Prefect UI."""
 
     def __init__(self, steps: int) -> None:
-        self._steps, self._done = steps, 0
+        self._steps = steps
+        self._done = 0
         self._artifact = create_progress_artifact(progress=0.0, description="stages of this run")
 
     def after(self, result: T) -> T:
-        """Count one more finished stage; returns its result."""
+        """Count one more finished step, and return its result."""
         self._done += 1
         update_progress_artifact(artifact_id=self._artifact, progress=100.0 * self._done / self._steps)  # type: ignore[arg-type]
         return result

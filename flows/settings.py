@@ -1,8 +1,7 @@
-"""Settings that Prefect, MLflow and the others read from the process when they are imported: set once, before
-any of them is.
+"""Environment variables that Prefect, MLflow and other libraries read when they are imported.
 
-Nothing here replaces what the user has set. Importing this module is quick; it imports none of the libraries
-it is about.
+`prepare` sets them before the first import. It never replaces what the user has set. Importing this module is
+quick: it imports none of these libraries.
 """
 
 from __future__ import annotations
@@ -15,16 +14,14 @@ from pathlib import Path
 from components.child_processes import watch_over_children
 
 MLFLOW_PORT = 5000
-"""Where `dreamgym ui` shows MLflow, unless it is told another port; a run's report in Prefect links there if
-its store is a local one.
-"""
+"""Default port of MLflow in `dreamgym ui`. A run's report in Prefect links there if its store is local."""
 DEFAULTS = {
     # An ephemeral server's first start, with a new database, takes longer than Prefect's 20 s.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-    # A run says every half minute that it lives; one that stopped saying so is found
+    # A run sends a heartbeat every 30 s, and one without heartbeats is marked as crashed
     # (flows/deployment/automations.py).
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-    # Nobody is told what runs here.
+    # No usage data is sent.
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_CLOUD_ENABLE_ORCHESTRATION_TELEMETRY": "false",
@@ -35,57 +32,55 @@ DEFAULTS = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    # Half a dozen worker processes for judges and scorers, which nothing here uses.
+    # It would start half a dozen worker processes for judges and scorers, which are not used here.
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-    # Nothing is downloaded unless the user says so: a backbone by hub name wants HF_HUB_OFFLINE=0.
+    # Nothing is downloaded unless the user allows it: a backbone by hub name needs HF_HUB_OFFLINE=0.
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TOKENIZERS_PARALLELISM": "false",
-    # Threads of torch that wait for each other soon go to sleep: beside another job they would take its core,
-    # and wait for it.
+    # Torch threads that wait for each other sleep soon, so that they take no core from another job.
     "GOMP_SPINCOUNT": "1000",
 }
 
 
 def prepare(root: Path) -> None:
-    """Set the defaults that the user has not set, and keep Prefect's database with the repository unless
-    another was chosen.
+    """Set the variables that the user has not set; keep Prefect's database in `.dreamgym/prefect` by default.
 
-    From here on no child of this process outlives it.
+    From here on, child processes end with this process.
 
     Raises:
-        DataError: the directory for that database cannot be made.
+        DataError: the directory of that database cannot be created.
     """
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     if (root / ".git").exists():
-        _usable_home(root)
+        _replace_unusable_home(root)
     watch_over_children()
     if not prefect_is_configured():
         home = (root / ".dreamgym" / "prefect").absolute()
         if (root / ".git").exists():  # elsewhere no flow is started
-            _make(home)
+            _create_prefect_home(home)
         os.environ.setdefault("PREFECT_HOME", str(home))
         os.environ.setdefault("PREFECT_RESULTS_LOCAL_STORAGE_PATH", str(home / "storage"))
-    elif named := os.environ.get("PREFECT_HOME"):
-        _make(Path(named))
+    elif configured_home := os.environ.get("PREFECT_HOME"):
+        _create_prefect_home(Path(configured_home))
 
 
-def _usable_home(root: Path) -> None:
+def _replace_unusable_home(root: Path) -> None:
     from flows.home import replace_unusable_home
 
     try:
-        done = replace_unusable_home(root)
+        message = replace_unusable_home(root)
     except OSError as error:
         from components.files import cannot_write
 
         raise cannot_write(root / ".dreamgym" / "home", error) from error
-    if done:
-        print(done, file=sys.stderr)
+    if message:
+        print(message, file=sys.stderr)
 
 
-def _make(home: Path) -> None:
-    """Prefect makes its directory, but not the ones above it, and then fails after two minutes."""
+def _create_prefect_home(home: Path) -> None:
+    """Create Prefect's directory with its parents: without the parents Prefect fails after two minutes."""
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -95,9 +90,7 @@ def _make(home: Path) -> None:
 
 
 def prefect_is_configured() -> bool:
-    """True if the user has said where Prefect is: by the environment, or by the active profile of
-    `~/.prefect`.
-    """
+    """Return True if a Prefect server is configured by environment or by the profile in `~/.prefect`."""
     if (
         os.environ.get("PREFECT_API_URL")
         or os.environ.get("PREFECT_HOME")

@@ -1,6 +1,4 @@
-"""Small builders that several test files share: tasks, transitions, episodes, a tiny vocabulary and tiny
-models.
-"""
+"""Builders that several test files share: tasks, transitions, episodes, a tiny vocabulary and tiny models."""
 
 from __future__ import annotations
 
@@ -66,9 +64,7 @@ def make_model(
     max_positions: int = 4096,
     family: str = "llama",
 ):
-    """An untrained model; `scale` above 1 sets its choices far apart, so that they do not hang on
-    rounding.
-    """
+    """An untrained model; `scale` above 1 separates its probabilities, so that rounding changes no choice."""
     config = BackboneConfig(
         vocabulary=340, hidden=hidden, layers=2, heads=2, max_positions=max_positions, family=family
     )

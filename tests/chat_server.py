@@ -1,6 +1,4 @@
-"""A real HTTP server on this machine that speaks the chat-completions protocol and says what a test has it
-say.
-"""
+"""A real HTTP server on this machine for the chat-completions protocol, with the replies of a test."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ from components.config import EndpointConfig
 
 
 @dataclass
-class Say:
-    """One reply: a completion with the text `content`, or with `body` whatever stands there."""
+class Reply:
+    """One reply: a completion with the text `content`; with `body`, that text instead."""
 
     content: Any = "{}"
     status: int = 200
@@ -47,11 +45,9 @@ class Say:
 
 
 class ChatServer:
-    """Answers its calls with `script`, one after the other, the last for ever; or with what `script(body)`
-    says.
-    """
+    """Answers calls with the replies of `script`, then repeats the last one; or with `answer(body)`."""
 
-    def __init__(self, *script: Say, answer: Callable[[dict[str, Any]], Say] | None = None) -> None:
+    def __init__(self, *script: Reply, answer: Callable[[dict[str, Any]], Reply] | None = None) -> None:
         self.script, self.answer = list(script), answer
         self.requests: list[dict[str, Any]] = []
         self.paths: list[str] = []
@@ -98,31 +94,31 @@ class ChatServer:
                     server.keys.append(self.headers.get("Authorization", ""))
                     server.at_once += 1
                     server.most_at_once = max(server.most_at_once, server.at_once)
-                say = (
+                reply = (
                     server.answer(body)
                     if server.answer
                     else server.script[min(number, len(server.script) - 1)]
                 )
-                time.sleep(say.seconds)
+                time.sleep(reply.seconds)
                 with server.lock:
                     server.at_once -= 1
                 text = (
-                    say.text()
+                    reply.text()
                     .replace("<key>", self.headers.get("Authorization", "").removeprefix("Bearer "))
                     .encode()
                 )
                 try:
-                    self.send_response(say.status)
+                    self.send_response(reply.status)
                     for name, value in {
                         "Content-Type": "application/json",
                         "Content-Length": str(len(text)),
-                        **say.headers,
+                        **reply.headers,
                     }.items():
                         self.send_header(name, value)
                     self.end_headers()
                     self.wfile.write(text)
                 except OSError:
-                    pass  # the client has lost patience
+                    pass  # the client has closed the connection
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -1,6 +1,7 @@
-"""What many tests share and what takes seconds to make: the real engine with episodes of every behaviour, and
-a tiny experience model that has learnt two episodes by heart, so that its answers are known and history
-decides one of them.
+"""Fixtures that many tests share because they take seconds to create.
+
+They are the real engine with episodes of every behaviour, and a tiny experience model that has memorised two
+episodes, so that its answers are known and one of them depends on the history.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ LONGEST = (
     "flows/test_retrain.py",
     "environments/test_environment_contract.py",
 )
-"""Files that take minutes: they run first, so that no process is left alone with one of them at the end."""
-torch.set_num_threads(1)  # the models of the tests are too small for more to help
+"""Files that take minutes: they run first, so that none of them is left to one process at the end."""
+torch.set_num_threads(1)  # more threads do not help models as small as those of the tests
 
 
 def pytest_collection_modifyitems(items):
-    """Long files first; `make test` hands files out in this order."""
+    """Sort long files first; `make test` distributes files in this order."""
     for item in items:
         mark_lane(item)
     places = {name: place for place, name in enumerate(LONGEST)}
@@ -69,9 +70,7 @@ def played(adapter, tasks):
 
 @pytest.fixture(scope="session")
 def lessons():
-    """Two episodes of one task; their third steps ask the same in the same state, only the first step tells
-    them apart.
-    """
+    """Two episodes of one task with the same state and action at step 3; only step 1 differs."""
     desk = [("go to desk 1", "At desk 1: mug 1." + H), ("look", LOOKED), ("look", "At desk 1: mug 1." + H)]
     fridge = [
         ("go to fridge 1", "At fridge 1: closed." + H),
@@ -99,7 +98,7 @@ def train(lessons, history: bool, epochs: int, family: str = "llama"):
 
 @pytest.fixture(scope="session")
 def learnt(lessons):
-    """The experience model that has learnt the lessons by heart."""
+    """An experience model that has memorised `lessons`."""
     return ExperienceModel(
         train(lessons, True, 220), VOCABULARY, ExperienceModelConfig(max_new_tokens=40, temperature=0.0)
     )
@@ -107,7 +106,7 @@ def learnt(lessons):
 
 @pytest.fixture(scope="session")
 def learnt_qwen(lessons):
-    """The same, shaped like Qwen's."""
+    """The same with Qwen's architecture."""
     return ExperienceModel(
         train(lessons, True, 220, "qwen"),
         VOCABULARY,
@@ -117,5 +116,5 @@ def learnt_qwen(lessons):
 
 @pytest.fixture
 def untrained():
-    """An experience model that writes nothing readable."""
+    """An untrained experience model, whose answers cannot be parsed."""
     return ExperienceModel(make_model(), VOCABULARY, ExperienceModelConfig(max_new_tokens=8, resamples=2))

@@ -1,6 +1,4 @@
-"""Processes that carry a variable in their environment: all that a command started, and what is left of
-it.
-"""
+"""Finds processes by a variable in their environment: all that a command started, and those still running."""
 
 from __future__ import annotations
 
@@ -12,20 +10,20 @@ VARIABLE = "DREAMGYM_TEST_MARK"
 
 
 def marked(value: str) -> dict[int, str]:
-    """Process id -> command line of what was started with VARIABLE set to `value`."""
-    found = {}
+    """Return process id -> command line of all processes that have VARIABLE set to `value`."""
+    commands = {}
     for process in psutil.process_iter():
         try:
             if process.environ().get(VARIABLE) == value and process.status() != psutil.STATUS_ZOMBIE:
-                found[process.pid] = " ".join(process.cmdline())
+                commands[process.pid] = " ".join(process.cmdline())
         except (psutil.Error, OSError):
             continue
-    return found
+    return commands
 
 
 def left_after(value: str, seconds: float) -> dict[int, str]:
-    """What is still there when `seconds` are over; empty as soon as nothing is."""
+    """Return the processes still running after `seconds`; return earlier if there are none."""
     deadline = time.monotonic() + seconds
-    while (found := marked(value)) and time.monotonic() < deadline:
+    while (running := marked(value)) and time.monotonic() < deadline:
         time.sleep(0.2)
-    return found
+    return running

@@ -1,6 +1,4 @@
-"""Five episodes of one browser task type that differ in their names alone: choose one of a list, and send
-it.
-"""
+"""Five episodes of one browser task type that differ only in their names: choose from a list, and submit."""
 
 from dataclasses import replace
 
@@ -20,24 +18,24 @@ PEOPLE = [
 
 
 def episode(number: int, people: tuple[str, str, str]) -> Trajectory:
-    first, wanted, other = people
+    first, chosen, other = people
     states = [
         PAGE.format(*people),
-        f"[13] select: = {wanted} {{{first} | {wanted} | {other}}}\n[19] button: Submit",
+        f"[13] select: = {chosen} {{{first} | {chosen} | {other}}}\n[19] button: Submit",
         "Episode over.",
     ]
     task = Task(
         f"list/{number}",
         "browser",
         "train",
-        f"Select {wanted} from the list and click Submit.",
+        f"Select {chosen} from the list and click Submit.",
         states[0],
         "choose-list",
         "{}",
     )
-    told = Trajectory(task)
-    for step, (action, reward) in enumerate([(f"select [13] {wanted}", 0.0), ("click [19]", 1.0)]):
-        reason = ADAPTER.reason(told, action, states[step + 1], reward)
+    trajectory = Trajectory(task)
+    for step, (action, reward) in enumerate([(f"select [13] {chosen}", 0.0), ("click [19]", 1.0)]):
+        reason = ADAPTER.reason(trajectory, action, states[step + 1], reward)
         last = Transition(
             task.id,
             f"{task.id}/expert-0",
@@ -49,8 +47,8 @@ def episode(number: int, people: tuple[str, str, str]) -> Trajectory:
             bool(reward),
             reason,
         )
-        told = replace(told, steps=(*told.steps, last))
-    return told
+        trajectory = replace(trajectory, steps=(*trajectory.steps, last))
+    return trajectory
 
 
 EPISODES = [episode(number, people) for number, people in enumerate(PEOPLE)]

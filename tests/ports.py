@@ -1,4 +1,4 @@
-"""A port for a server of a test's own."""
+"""Free ports for servers of tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 
 
 def free_port() -> int:
-    """One that nobody listened on a moment ago."""
+    """Return a port that nothing listened on a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

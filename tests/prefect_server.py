@@ -1,4 +1,4 @@
-"""Prefect servers for tests: to wait for one, and one that the commands of this process share."""
+"""Prefect servers for tests: wait for one, or share one between the commands of this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def await_health(url: str, seconds: float) -> None:
     """Wait until the server answers.
 
     Raises:
-        TimeoutError: it does not within `seconds`.
+        TimeoutError: it does not answer within `seconds`.
     """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -34,8 +34,9 @@ def await_health(url: str, seconds: float) -> None:
 
 
 def shared_server() -> str:
-    """Address of a server that is started once; one of its own would cost each command ten seconds.
-    `stop_shared_server` ends it.
+    """Return the address of a server that is started once and ended by `stop_shared_server`.
+
+    A server of its own would cost each command ten seconds.
     """
     return _shared()[0]
 
@@ -51,7 +52,8 @@ def stop_shared_server() -> None:
 
 @cache
 def _shared() -> tuple[str, subprocess.Popen[bytes], str]:
-    port, home = free_port(), tempfile.mkdtemp(prefix="prefect-")
+    port = free_port()
+    home = tempfile.mkdtemp(prefix="prefect-")
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     environment = {**os.environ, **DEFAULTS, "PREFECT_HOME": home}
     child = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The whole main job at its smallest, in a clone of this repository, as a child process."""
+"""The complete main job with tiny settings, in a clone of this repository, as a child process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from prefect_server import shared_server
 from warm import run_command
 
 from components.trajectories.dvc.dvc_cache import cache_directory, object_path, read_listing
-from components.trajectories.store import read_log
+from components.trajectories.replay_log import read_log
 
 ROOT = Path(__file__).parents[1]
 SMALL = [
@@ -39,17 +39,17 @@ SMALL = [
     *("fidelity.min_rollout_agreement=0", "fidelity.open_loop_tasks=3"),
 ]
 ANYHOW = ["promotion.threshold=0", "tracking.dvc_experiment=false", "rl.dream.processes=2"]
-"""So that its end does not hang on what so small a job reaches; rollouts in two processes, as by default."""
-CLOCKS = ("second", "wall", "bytes")
-"""What of a metric's name says that it tells of the machine, not of the run."""
-OF_THE_RUN = ("_docs", "replay")
-"""Ends of the names of outputs that hold the run's id or the time: pages of the validation, and the log,
-which `log_of` compares.
+"""Overrides so that the outcome does not depend on what so small a job achieves; two rollout processes, as by
+default.
 """
+CLOCKS = ("second", "wall", "bytes")
+"""Parts of names of metrics that depend on the machine, not on the run."""
+OF_THE_RUN = ("_docs", "replay")
+"""Endings of outputs that contain the run's id or the time; `log_of` compares the log."""
 
 
 def make_clone(place: Path) -> Path:
-    """A clone with an identity and no data."""
+    """Create a clone with a git identity and without data."""
     subprocess.run(["git", "clone", "-q", str(ROOT), str(place)], check=True)
     for key, value in (("user.name", "Test"), ("user.email", "test@example.org")):
         subprocess.run(["git", "config", key, value], cwd=place, check=True)
@@ -57,7 +57,7 @@ def make_clone(place: Path) -> Path:
 
 
 def environment_of(clone: Path) -> dict[str, str]:
-    """The clone's own code and Prefect database, and lines that do not wrap."""
+    """Return environment variables: the clone's code and Prefect database, and lines that do not wrap."""
     return {
         **os.environ,
         "PYTHONPATH": str(clone),
@@ -67,12 +67,12 @@ def environment_of(clone: Path) -> dict[str, str]:
 
 
 def command_of(*arguments: str) -> list[str]:
-    """The `dreamgym` command of whichever code is on the path; of overrides of one key the last."""
+    """Return the `dreamgym` command of the code on the path; of several overrides of a key only the last."""
     return [sys.executable, "-c", "from flows.cli import main; main()", *last_of_each(arguments)]
 
 
 def last_of_each(arguments: Sequence[str]) -> list[str]:
-    """The arguments, but of overrides of one key only the last: the command refuses two that differ."""
+    """Return the arguments with only the last override of each key: the command refuses two that differ."""
     keys = [
         argument.partition("=")[0] if "=" in argument and not argument.startswith("-") else ""
         for argument in arguments
@@ -91,41 +91,43 @@ def run(
     small: bool = True,
     own_server: bool = False,
 ) -> tuple[int, str, float]:
-    """`dreamgym retrain` (or another verb) in the clone: (exit code, output, seconds); `own_server`: Prefect
-    starts one, as for a user.
+    """Run `dreamgym retrain` (or another command) in the clone; return exit code, output and seconds.
+
+    Args:
+        small: use the tiny settings.
+        own_server: let Prefect start a server of its own, as for a user.
     """
     environment = environment_of(clone) | ({} if own_server else {"PREFECT_API_URL": shared_server()})
     began = time.monotonic()
     with tempfile.NamedTemporaryFile() as output:
         arguments = [*verb, *last_of_each([*(SMALL if small else ()), *overrides])]
         code = run_command(arguments, clone, environment, Path(output.name), timeout=560)
-        said = output.read().decode()
-    return code, said, time.monotonic() - began
+        text = output.read().decode()
+    return code, text, time.monotonic() - began
 
 
 def numbers(clone: Path) -> dict[str, Any]:
-    """The latest run's metrics but for those of the clock, to the last bit, and each stage's outputs but for
-    those that name the run.
+    """Return the exact metrics of the latest run and the hashes of its outputs.
+
+    Metrics of the clock, and outputs that contain the run's id, are left out.
     """
     latest = clone / "runs" / "latest"
     metrics = json.loads((latest / "metrics.json").read_text())
     manifest = json.loads((latest / "manifest.json").read_text())
-    found = {name: entry for name, entry in metrics.items() if not any(word in name for word in CLOCKS)}
+    values = {name: entry for name, entry in metrics.items() if not any(word in name for word in CLOCKS)}
     for stage in manifest["stages"]:
         (record,) = (clone / ".dreamgym" / "stages").glob(f"{stage['name']}-{stage['key'][:12]}/stage.json")
         hashes = json.loads(record.read_text())["output_hashes"]
-        found |= {
+        values |= {
             f"{stage['name']}/{output}": value
             for output, value in hashes.items()
             if not output.endswith(OF_THE_RUN)
         }
-    return found
+    return values
 
 
 def log_of(clone: Path) -> list[tuple[Any, ...]]:
-    """Each transition of the replay log in the latest run's version of the data, in its order, whichever run
-    wrote it.
-    """
+    """Return the transitions of the replay log in the latest run's version of the data, without run ids."""
     parts = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())["data"]["parts_out"]
     cache = cache_directory(clone)
     with tempfile.TemporaryDirectory() as log:

@@ -1,6 +1,6 @@
-"""What the gate and `make chromium` do where a package of the system cannot be installed.
+"""What CI and `make chromium` do if a system package cannot be installed.
 
-`apt-get` and `id` are stand-ins, as a test may install nothing.
+`apt-get` and `id` are replaced by scripts, because a test must not install anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REFUSES = 'echo "$@" >> "$(dirname "$0")/asked"; echo "E: no route to the mirror
 
 @pytest.fixture
 def install(tmp_path):
-    """`.ci/install` with the given stand-ins first on the path."""
+    """Call `.ci/install` with the given scripts first on the path."""
 
     def call(ci: str, **programs: str) -> subprocess.CompletedProcess[str]:
         for name, lines in programs.items():
@@ -31,28 +31,28 @@ def install(tmp_path):
     return call
 
 
-def test_in_ci_a_package_that_cannot_be_installed_in_two_tries_shuts_the_gate(install, tmp_path):
+def test_in_ci_a_package_that_cannot_be_installed_in_two_attempts_fails_the_build(install, tmp_path):
     done = install("true", **{"apt-get": REFUSES, "id": "echo 0"})
     assert done.returncode == 1 and "no route to the mirror" in done.stdout
     assert "postgresql could not be installed in two tries. Expected it, for the databases." in done.stdout
     assert (tmp_path / "asked").read_text().count("update") == 2
 
 
-def test_elsewhere_it_is_said_what_is_not_tested(install):
+def test_elsewhere_the_output_says_what_is_not_tested(install):
     done = install("", **{"apt-get": REFUSES, "id": "echo 0"})
     assert done.returncode == 0 and "Not tested here: the databases" in done.stdout
     done = install("true", **{"apt-get": REFUSES, "id": "echo 1000"})
     assert done.returncode == 0 and "nobody here may install it" in done.stdout
 
 
-def test_a_second_try_may_do(install):
+def test_a_successful_second_attempt_is_enough(install):
     once = 'test -e "$0.tried" && exit 0; touch "$0.tried"; exit 100'
     done = install("true", **{"apt-get": once, "id": "echo 0"})
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_the_gate_tells_at_its_end_what_was_not_tested():
-    """Under `pipefail` a shut gate is not hidden by the pipe that keeps the notes."""
+def test_the_ci_script_ends_with_what_was_not_tested():
+    """With `pipefail` the pipe that keeps the notes does not hide a failure."""
     lines = (ROOT / ".ci" / "run").read_text().splitlines()
     assert "set -euo pipefail" in lines and lines[-1] == 'cat "$notes"'
     assert sum(".ci/install" in line and 'tee -a "$notes"' in line for line in lines) == 2
@@ -61,7 +61,7 @@ def test_the_gate_tells_at_its_end_what_was_not_tested():
 
 @pytest.fixture
 def make_chromium(tmp_path):
-    """`make chromium` where the path has nothing but the given stand-ins and what the recipe calls."""
+    """Call `make chromium` with only the given scripts and what the recipe needs on the path."""
 
     def call(*arguments: str, **programs: str) -> subprocess.CompletedProcess[str]:
         for name in {"sh", "cat", "touch", "dirname"} - {path.name for path in tmp_path.iterdir()}:
@@ -92,7 +92,7 @@ def test_make_installs_chromium_where_root_has_apt_get(make_chromium, tmp_path):
         ({"id": "echo 0"}, "there is no apt-get"),
     ],
 )
-def test_where_make_cannot_install_chromium_it_says_what_to_type(make_chromium, programs, why):
+def test_if_make_cannot_install_chromium_it_says_what_to_type(make_chromium, programs, why):
     done = make_chromium(**programs)
     assert (
         done.returncode == 2
@@ -101,7 +101,7 @@ def test_where_make_cannot_install_chromium_it_says_what_to_type(make_chromium, 
     )
 
 
-def test_make_installs_no_chromium_beside_one_that_is_there_or_named(make_chromium, tmp_path):
+def test_make_installs_no_second_chromium(make_chromium, tmp_path):
     refusing = {"apt-get": REFUSES, "id": "echo 0"}
     assert make_chromium("ARGS=environment.browser.executable=/opt/chrome", **refusing).returncode == 0
     assert make_chromium(**refusing, **{"google-chrome": "exit 1"}).returncode == 0

@@ -1,9 +1,7 @@
-"""Ten damages to each kind of file that a run reads: a clear error that says what to type, or a stated
-rebuild, and nothing lost.
+"""Ten damages to each kind of file that a run reads cause a clear error or an announced rebuild, and no loss.
 
-What a damage does is drawn with a fixed seed, so the same ten come every time. Damage to bytes must be found
-in files that carry checksums; files that people write (config, manifest, data.dvc) must be refused where they
-no longer say what they should.
+They are drawn with a fixed seed. In files with checksums every changed byte must be noticed. Files that
+people write (config, manifest, data.dvc) must be refused if their content is no longer valid.
 """
 
 from __future__ import annotations
@@ -30,13 +28,8 @@ from components.language.training.fine_tuning import supervised_finetune
 from components.tracking.manifest import MANIFEST, Manifest
 from components.tracking.run_environment import collect_environment
 from components.trajectories.dvc import snapshots
-from components.trajectories.store import (
-    read_log,
-    read_tasks,
-    read_transitions,
-    write_tasks,
-    write_transitions,
-)
+from components.trajectories.replay_log import read_log
+from components.trajectories.store import read_tasks, read_transitions, write_tasks, write_transitions
 
 ROOT = Path(__file__).parents[1]
 Damage = Callable[[random.Random, bytes], bytes]
@@ -47,7 +40,7 @@ def _place(rng: random.Random, content: bytes) -> int:
 
 
 def _over(rng: random.Random, content: bytes, new: bytes) -> bytes:
-    """`new` written over as many bytes at one of the places where that changes some."""
+    """Return the text with `new` written over as many bytes, at a place where that changes some."""
     places = [
         start
         for start in range(0, len(content) - len(new), len(new))
@@ -90,7 +83,7 @@ TEXTS: dict[str, Damage] = {
 
 
 def check(error: DreamGymError, path: Path) -> None:
-    """A message for people: it names the file and says what to do."""
+    """Check that a message names the file and says what to do."""
     assert path.name in str(error), error
     assert error.next_step or error.expected, error
     assert "Traceback" not in str(error)
@@ -284,18 +277,18 @@ def index(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("damage", BYTES)
 def test_index(damage, index, tmp_path):
-    """A damaged index is built anew, which it says; the log is the truth."""
+    """A damaged index is rebuilt from the log, with a message."""
     place = Path(shutil.copytree(index, tmp_path / "index"))
     files = sorted(
         path for path in (place / "stored").rglob("*") if path.is_file() and any(path.read_bytes()[:4096])
     )
     damaged(damage, random.Random(damage).choice(files), 4)
     buffer = ReplayBuffer(CHROMA, LOG, stored=place)
-    assert "rebuilt from the log" in buffer.opened
+    assert "rebuilt from the log" in buffer.opening_message
     assert buffer.steps == len(LOG)
     buffer.close()
     again = ReplayBuffer(CHROMA, LOG, stored=place)
-    assert "up to date" in again.opened
+    assert "up to date" in again.opening_message
     again.close()
 
 

@@ -1,6 +1,4 @@
-"""Files of a stranger that would run code, or name a path elsewhere: they are refused, and nothing happens
-(docs/guides/security.md).
-"""
+"""Untrusted files that would run code or name an outside path are refused (docs/guides/security.md)."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ from flows.past_runs.resume import cell_of
 
 
 class Trap:
-    """Unpickled it makes a file."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path):
         self.path = str(path)
@@ -41,7 +39,7 @@ class Trap:
 
 @pytest.fixture
 def trap(tmp_path):
-    """The place of the file that must not come into being, and the bytes that would make it."""
+    """The file that must not be created, and the bytes that would create it when unpickled."""
     place = tmp_path / "sprung"
     code = pickle.dumps(Trap(place))
     pickle.loads(code)  # noqa: S301
@@ -63,7 +61,7 @@ def test_pickled_weights_of_a_backbone_are_refused(trap, tmp_path):
 @pytest.mark.parametrize(
     "name", ["manifest.json", "metrics.json", "games.json", "clone-0.json", "config.yaml", "data.dvc"]
 )
-def test_a_record_of_a_size_that_none_has_is_refused_before_it_is_read(tmp_path, name):
+def test_an_oversized_record_is_refused_before_it_is_read(tmp_path, name):
     """The file is of zeros that take no room on the disk."""
     with (tmp_path / name).open("wb") as file:
         file.truncate(MOST_BYTES + 1)
@@ -80,9 +78,11 @@ def test_a_record_of_a_size_that_none_has_is_refused_before_it_is_read(tmp_path,
 
 
 @pytest.mark.parametrize("cell", ["../clone-0.json", "/tmp/clone-0.json", "cells/../../clone-0.json"])
-def test_a_cell_of_a_study_goes_nowhere_but_into_the_clone(tmp_path, cell):
+def test_a_cell_of_a_study_is_only_written_inside_the_clone(tmp_path, cell):
     manifest = Manifest.model_construct(run_id="r1", flow="study", cell=cell)
-    with pytest.raises(DataError, match="goes to .*Expected a place in .*command of the study again"):
+    with pytest.raises(
+        DataError, match="belongs to a cell in .*Expected a place in .*command of the study again"
+    ):
         cell_of(manifest, tmp_path / "root")
     assert cell_of(manifest.model_copy(update={"cell": "cells/clone-0.json"}), tmp_path / "root") == (
         tmp_path / "root" / "cells",
@@ -116,7 +116,7 @@ def test_a_checkpoint_that_would_run_code_is_refused(trap, tmp_path, saved_by_to
 
 @pytest.fixture
 def foreign_run(tmp_path):
-    """A clone with a finished run from elsewhere, and a directory beside it that nobody may touch."""
+    """A clone with a finished run of another clone, next to a directory that must not change."""
     clone, victim = tmp_path / "clone", tmp_path / "victim"
     victim.mkdir()
     (victim / "thesis.txt").write_text("years of work")
@@ -157,8 +157,8 @@ def test_a_manifest_that_names_a_path_or_an_option_removes_nothing(foreign_run, 
     assert (victim / "thesis.txt").read_text() == "years of work"
 
 
-def test_a_run_is_made_again_where_its_directory_is_called_not_where_its_manifest_says(foreign_run):
-    """Its data is nowhere, so that it ends there; the worktree has come into being."""
+def test_a_run_is_reproduced_at_its_directory_not_where_its_manifest_says(foreign_run):
+    """Its data is missing, so it ends there; the worktree exists."""
     clone, _, path = foreign_run
     path.parent.rename(clone / "runs" / "r2")
     with pytest.raises(DataError):

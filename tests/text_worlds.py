@@ -1,6 +1,4 @@
-"""A world of text with Gymnasium's interface, the same one behind OpenEnv's, and recorded solutions: for the
-adapters of own worlds.
-"""
+"""A text environment with Gymnasium's interface, the same one over OpenEnv, and recorded solutions."""
 
 from __future__ import annotations
 
@@ -15,8 +13,9 @@ TASK = "count to the goal"
 
 
 class Counting:
-    """A counter that is to reach its goal, drawn by the seed: "Count: 0. Goal: 3." It answers "add",
-    "subtract" and refuses all else.
+    """A counter that must reach a goal, which depends on the seed: "Count: 0. Goal: 3."
+
+    The actions are "add" and "subtract"; all others are refused.
     """
 
     def reset(self, *, seed=None, options=None):
@@ -35,7 +34,7 @@ class Counting:
 
 
 def write_solutions(path: Path, seeds, prefix="gymnasium/") -> Path:
-    """How each seed's task is solved, as `demonstrations` wants it."""
+    """Write the solution of each seed's task, in the format of `demonstrations`."""
     lines = [json.dumps({"task": f"{prefix}{seed}", "actions": ["add"] * (2 + seed % 5)}) for seed in seeds]
     path.write_text("\n".join(lines) + "\n")
     return path
@@ -43,10 +42,10 @@ def write_solutions(path: Path, seeds, prefix="gymnasium/") -> Path:
 
 @contextmanager
 def counting_server(*, sessions=16, ruin=None):
-    """The counting world behind OpenEnv's own server in a thread, with two splits of tasks; its address.
+    """Serve the counting environment over OpenEnv in a thread, with two splits of tasks; yields its address.
 
-    `ruin(action)` may return what the server's environment then raises or answers in place of its own
-    observation.
+    Args:
+        ruin: called with an action; it may return an exception to raise, or a state to answer instead.
     """
     import uvicorn
     from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app
@@ -67,12 +66,12 @@ def counting_server(*, sessions=16, ruin=None):
             return Seen(state=state, instruction=TASK, metadata={"admissible": ["add", "subtract"]})
 
         def step(self, action, timeout_s=None, **kwargs):
-            spoilt = ruin(action.action) if ruin else None
-            if isinstance(spoilt, Exception):
-                raise spoilt
+            replacement = ruin(action.action) if ruin else None
+            if isinstance(replacement, Exception):
+                raise replacement
             state, reward, won, cut, _ = self.world.step(action.action)
             return Seen(
-                state=state if spoilt is None else spoilt,
+                state=state if replacement is None else replacement,
                 reward=reward,
                 done=won or cut,
                 metadata={"admissible": ["add", "subtract"]},

@@ -1,8 +1,6 @@
-"""Commands in processes that are forked with the heavy libraries loaded: a test file starts dozens, and each
-would load them for seconds.
+"""Runs commands in processes forked from one that has loaded the heavy libraries, which takes seconds.
 
-What a forked process has loaded reads nothing of a clone's own settings; our code, Prefect and MLflow are
-imported by each command anew.
+The preloaded libraries read no settings of a clone. Each command imports our code, Prefect and MLflow itself.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from pathlib import Path
 from flows.settings import DEFAULTS
 
 TESTS = Path(__file__).parent
-LOADED = (
+PRELOADED = (
     "scipy.stats",
     "pandas",
     "pyarrow.parquet",
@@ -35,21 +33,23 @@ LOADED = (
 def run_command(
     arguments: Sequence[str], clone: Path, environment: Mapping[str, str], output: Path, timeout: float
 ) -> int:
-    """`dreamgym ARGUMENTS` in the clone, by the clone's own code; its output goes to a file, its exit code
-    comes back.
+    """Run `dreamgym ARGUMENTS` in the clone with the clone's code; return the exit code.
+
+    Args:
+        output: file that the output is written to.
 
     Raises:
         subprocess.TimeoutExpired: it was killed after `timeout` seconds.
     """
     server = _server()
     assert server.stdin and server.stdout
-    asked = {
+    request = {
         "arguments": list(arguments),
         "clone": str(clone),
         "environment": dict(environment),
         "output": str(output),
     }
-    server.stdin.write(json.dumps(asked | {"timeout": timeout}) + "\n")
+    server.stdin.write(json.dumps(request | {"timeout": timeout}) + "\n")
     server.stdin.flush()
     code: int | None = json.loads(server.stdout.readline())
     if code is None:
@@ -59,7 +59,7 @@ def run_command(
 
 @cache
 def _server() -> subprocess.Popen[str]:
-    """The process that the commands are forked from; it ends with this one."""
+    """Return the process that commands are forked from; it ends with this one."""
     code = f"import sys; sys.path.insert(0, {str(TESTS)!r}); import warm; warm.serve()"
     environment = {**DEFAULTS, **os.environ, "PYTHONPATH": str(TESTS.parent)}
     server = subprocess.Popen(
@@ -74,46 +74,44 @@ def _server() -> subprocess.Popen[str]:
 
 
 def serve() -> None:
-    """Fork a command for each line of standard input; in the child, become it and come back when it has
-    ended.
-    """
-    for name in LOADED:
+    """Fork a command for each line of standard input, and print its exit code."""
+    for name in PRELOADED:
         importlib.import_module(name)
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         child = os.fork()
         if not child:
-            _become(asked)
+            _run_in_child(request)
             return
-        print(json.dumps(_ended(child, asked["timeout"])), flush=True)
+        print(json.dumps(_exit_code(child, request["timeout"])), flush=True)
 
 
-def _ended(child: int, timeout: float) -> int | None:
-    """The exit code; None if it had to be killed."""
+def _exit_code(child: int, timeout: float) -> int | None:
+    """Wait for the child and return its exit code; None if it was killed after `timeout` seconds."""
     signal.signal(signal.SIGALRM, lambda *_: os.kill(child, signal.SIGKILL))
     signal.setitimer(signal.ITIMER_REAL, timeout)
     _, status = os.waitpid(child, 0)
-    late = not signal.setitimer(signal.ITIMER_REAL, 0)[0]
-    return None if late else os.waitstatus_to_exitcode(status)
+    is_late = not signal.setitimer(signal.ITIMER_REAL, 0)[0]
+    return None if is_late else os.waitstatus_to_exitcode(status)
 
 
-def _become(asked: dict[str, str]) -> None:
-    """The command, in its directory, with its environment and the clone's code in front of everything."""
-    output = os.open(asked["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+def _run_in_child(request: dict[str, str]) -> None:
+    """Run the command in its directory, with its environment and the clone's code first on the path."""
+    output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    os.chdir(asked["clone"])
+    os.chdir(request["clone"])
     os.environ.clear()
-    os.environ.update(asked["environment"])  # type: ignore[arg-type]
+    os.environ.update(request["environment"])  # type: ignore[arg-type]
     for name in [name for name in sys.modules if name.split(".")[0] in ("flows", "components", "warm")]:
         del sys.modules[name]
     sys.path[:] = [
-        asked["clone"],
+        request["clone"],
         *(entry for entry in sys.path if Path(entry).resolve() not in (TESTS, TESTS.parent)),
     ]
     importlib.invalidate_caches()
-    sys.argv = ["-c", *asked["arguments"]]
+    sys.argv = ["-c", *request["arguments"]]
     from flows.cli import main
 
     main()

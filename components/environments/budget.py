@@ -18,6 +18,6 @@ def spend(spent: int, steps: int, budget: int | None) -> int:
         raise EnvironmentFailure(
             f"{spent} real interactions are spent and {steps} more were asked for.",
             f"The budget is {budget}.",
-            "Raise sim_to_real.budget.",
+            "Raise rl.real.budget.",
         )
     return spent + steps

@@ -16,11 +16,11 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
-from components.environments.protocol import Adapter
+from components.environments.capabilities import Adapter
 from components.errors import TrainingError
 from components.evaluation.metrics.intervals import fisher_one_sided_p_value, proportion
 from components.experience.real_replay import Replay, replay
-from components.experience.side_by_side import compare_states
+from components.experience.state_comparison import compare_states
 from components.policy.rollout import Rollout
 
 WATCHED_SERIES = ("rollout_agreement", "watched_success_rate", "hallucination_rate")
@@ -104,7 +104,7 @@ class DreamWatch:
             f"Expected an agreement of at least {self._floor} (fidelity.min_rollout_agreement) that does not "
             "fall.",
             "Train the experience model longer or on more near misses (experience_model.epochs, "
-            "data.near_miss), or stop RL earlier (synthetic_rl.iterations).",
+            "data.near_miss), or stop RL earlier (rl.dream.iterations).",
         )
 
     def _contradicted_share(self, replays: Sequence[Replay]) -> float:

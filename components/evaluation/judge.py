@@ -33,7 +33,7 @@ from components.evaluation.metrics.intervals import Estimate, proportion
 from components.evaluation.metrics.judge_axes import AXES, BEST, axis_scores, mean_scores
 from components.evaluation.metrics.paired_outcomes import cohen_kappa
 from components.experience.step_judgements import Judgement
-from components.language.endpoint.chat_completions import Unanswered
+from components.language.endpoint.chat_completions import UnansweredError
 from components.language.endpoint.json_endpoint import Endpoint, Question, StrictAnswer
 from components.records import Task
 
@@ -161,7 +161,7 @@ def _ask_judge(
     records = []
     for judgement in judgements:
         answer = next(answers) if judgement.parsed else None
-        if not isinstance(answer, Unanswered):
+        if not isinstance(answer, UnansweredError):
             records.append(_record(endpoint.config.model, judgement, answer))
     return records
 

@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from components.config.training_config import CurriculumConfig
+from components.config import CurriculumConfig
 from components.records import VARIED, Task
 
 VaryTasks = Callable[[Sequence[Task], int], list[str]]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from components.config import ExperienceModelConfig
-from components.environments.protocol import Adapter
+from components.environments.capabilities import Adapter
 from components.errors import DataError
 from components.experience.prompts import render_premise, render_trajectory, render_variation
 from components.experience.retrieval.replay_buffer import ReplayBuffer

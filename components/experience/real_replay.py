@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from components.environments.protocol import Adapter, Environment, side_by_side
+from components.environments.capabilities import Adapter
+from components.environments.protocol import Environment, concurrent_rows
 from components.environments.retry import play_whole
 from components.errors import EnvironmentFailure
 from components.records import Task, Trajectory
@@ -83,7 +84,7 @@ def replay_in(
     def play(numbers: list[int], _attempt: int) -> tuple[dict[int, Replay], dict[int, str]]:
         replays: dict[int, Replay] = {}
         failures: dict[int, str] = {}
-        rows = side_by_side(environment, len(numbers))
+        rows = concurrent_rows(environment, len(numbers))
         for start in range(0, len(numbers), rows):
             batch = numbers[start : start + rows]
             batch_replays, batch_failures = _replay_batch(

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from components.environments.protocol import Adapter, Fact
+from components.environments.capabilities import Adapter
+from components.environments.protocol import Fact
 from components.experience.real_replay import Replay
 from components.experience.state_comparison import Comparison, compare_states
 from components.records import Trajectory

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from components.environments.protocol import Adapter, Environment, Step
+from components.environments.capabilities import Adapter
+from components.environments.protocol import Environment, Step
 from components.errors import EnvironmentFailure
 from components.experience.real_replay import replay_in
 from components.experience.state_comparison import Comparison, compare, compare_states

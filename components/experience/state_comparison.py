@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from components.environments.protocol import Adapter, Fact
+from components.environments.capabilities import Adapter
+from components.environments.protocol import Fact
 from components.records import Trajectory, Transition
 
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from pydantic import Field
 
 from components.errors import EndpointError
-from components.language.endpoint.chat_completions import Unanswered
+from components.language.endpoint.chat_completions import UnansweredError
 from components.language.endpoint.json_endpoint import Endpoint, Question, StrictAnswer
 from components.records import Trajectory, Transition
 
@@ -120,7 +120,7 @@ def annotate(
     result = Annotated([], {}, {})
     for episode, answer in zip(episodes, answers, strict=True):
         episode_id = _episode_id(episode)
-        if isinstance(answer, Unanswered):
+        if isinstance(answer, UnansweredError):
             result.left_out[episode_id] = answer.found
         else:
             result.episodes.append(with_reasoning(episode, answer))

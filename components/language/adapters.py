@@ -12,7 +12,7 @@ from peft import PeftModel, get_peft_model
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from components.config.training_config import LoraConfig
+from components.config import LoraConfig
 from components.errors import ConfigError
 from components.language.torch_seeds import torch_seed
 

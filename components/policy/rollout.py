@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from components.environments import retry as again
-from components.environments.protocol import NO_ACTION, Environment, Step, side_by_side
+from components.environments.protocol import NO_ACTION, Environment, Step, concurrent_rows
 from components.errors import EnvironmentFailure
 from components.language.engines.protocol import Generation, Session
 from components.language.markers import END
@@ -92,7 +92,7 @@ def play(
     Raises:
         DataError: the policy's longest sequence has no room for the first turn.
     """
-    engine, rollouts, rows = policy.engine(seed), list[Rollout](), side_by_side(world, ROWS)
+    engine, rollouts, rows = policy.engine(seed), list[Rollout](), concurrent_rows(world, ROWS)
     for start in range(0, len(tasks), rows):
         part = tasks[start : start + rows]
         names = [f"{stamp.prefix}-{seed}-{start + row}/{task.id}" for row, task in enumerate(part)]

@@ -31,8 +31,8 @@ INTEGER_COLUMNS = ("real_steps",)
 PARAMS = {
     "world": "environment.name",
     "seed": "seed",
-    "dream_iterations": "synthetic_rl.iterations",
-    "real_budget": "sim_to_real.budget",
+    "dream_iterations": "rl.dream.iterations",
+    "real_budget": "rl.real.budget",
 }
 """Column -> key of the config."""
 CURVES = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from components.config import Config
 from components.errors import DataError
-from components.experience.dataset import chosen, of_families
+from components.experience.dataset import episodes_of_families, select_episodes
 from components.files import read_text
 from components.records import Transition
 from components.tracking.stage_store.stage_result import RECORD
@@ -84,10 +84,10 @@ def offline_transitions(config: Config, data: DataLayout) -> list[Transition]:
         DataError: they are missing.
     """
     episodes = trajectories(read_tasks(data.tasks("train")), read_transitions(data.trajectories("train")))
-    in_families = of_families(episodes, config.data.families)
+    in_families = episodes_of_families(episodes, config.data.families)
     return [
         step
-        for episode in chosen(in_families, config.experience_model, config.seed)
+        for episode in select_episodes(in_families, config.experience_model, config.seed)
         for step in episode.steps
     ]
 

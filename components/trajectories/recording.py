@@ -10,7 +10,8 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from components.environments.protocol import Adapter, Behaviour, Environment, Step, side_by_side
+from components.environments.capabilities import Adapter
+from components.environments.protocol import Behaviour, Environment, Step, concurrent_rows
 from components.environments.retry import play_whole
 from components.environments.text_world.user_code import users_call
 from components.errors import EnvironmentFailure
@@ -70,7 +71,7 @@ def collect(
     """
     environment = adapter.open()
     trajectories: list[Trajectory] = []
-    rows = side_by_side(environment, rows)
+    rows = concurrent_rows(environment, rows)
     try:
         for start in range(0, len(episodes), rows):
             batch = episodes[start : start + rows]

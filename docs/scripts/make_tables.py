@@ -20,7 +20,8 @@ sys.path[:0] = [str(Path(__file__).parents[2])]
 
 from components.evaluation.metrics.intervals import Estimate  # noqa: E402
 from components.evaluation.report.document_tables import insert_table, marks  # noqa: E402
-from components.evaluation.study.study_results import Cell, summarise  # noqa: E402
+from components.evaluation.study.cells import Cell  # noqa: E402
+from components.evaluation.study.study_results import summarise  # noqa: E402
 from components.evaluation.study.study_table import study_table  # noqa: E402
 from components.evaluation.study.transfer_table import transfer_table  # noqa: E402
 from flows.jobs.study_methods import BASE, BASES, METHODS  # noqa: E402

@@ -1,1 +1,1 @@
-"""What must hold before a flow starts, checked by every command and by `dreamgym doctor`."""
+"""Checks before a flow starts, used by every command and by `dreamgym doctor`."""

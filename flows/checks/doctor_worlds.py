@@ -1,4 +1,4 @@
-"""The checks of `dreamgym doctor` that concern the environment: its packages, its games, its browser."""
+"""Checks of `dreamgym doctor` on the environment: its packages, its games, its browser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from components.config import Config
-from flows.checks.check_result import Rung, doubt, ok, wrong
+from flows.checks.check_result import CheckResult, doubt, ok, wrong
 
 INSTALL = "pip install -c constraints.txt -e '.[{}]'"
 EXTRAS = ("alfworld", "webshop", "browser")
@@ -16,31 +16,37 @@ EXTRAS = ("alfworld", "webshop", "browser")
 
 
 def install_command(config: Config) -> str:
-    """What installs the project with what the environment needs; worlds of one's own need no extra."""
+    """Return the command that installs the project for the config's environment.
+
+    An environment of your own needs no extra packages.
+    """
     extra = config.environment.name
     return INSTALL.format(extra) if extra in EXTRAS else "pip install -c constraints.txt -e ."
 
 
-def check_compilers(config: Config, _root: Path) -> Rung:
-    """What builds ALFWorld's engine, needed only if it is not there yet."""
+def check_compilers(config: Config, _root: Path) -> CheckResult:
+    """Check for the build tools of ALFWorld's engine, needed only until it is installed."""
     if config.environment.name != "alfworld":
         return ok(f"Not needed with environment.name={config.environment.name}.")
     if importlib.util.find_spec("alfworld") and importlib.util.find_spec("textworld"):
         return ok("Not needed: alfworld is installed.")
     missing = [tool for tool in ("gcc", "g++", "make", "cmake") if shutil.which(tool) is None]
     if missing:
-        lack = (
-            f"The package alfworld is not installed, and these build tools are missing: {', '.join(missing)}."
-        )
         return wrong(
-            lack, "Expected gcc, g++, make and cmake.", "As root, type: apt-get install gcc g++ make cmake"
+            "The package alfworld is not installed, and these build tools are missing: "
+            f"{', '.join(missing)}.",
+            "Expected gcc, g++, make and cmake.",
+            "As root, type: apt-get install gcc g++ make cmake",
         )
-    lack = "The package alfworld is not installed. Its build tools are there."
-    return wrong(lack, "Expected the packages alfworld and textworld.", f"Type: {INSTALL.format('alfworld')}")
+    return wrong(
+        "The package alfworld is not installed. Its build tools are there.",
+        "Expected the packages alfworld and textworld.",
+        f"Type: {INSTALL.format('alfworld')}",
+    )
 
 
-def check_games(config: Config, _root: Path) -> Rung:
-    """The engine plays one training game to its end, by the first behaviour that `data` records."""
+def check_games(config: Config, _root: Path) -> CheckResult:
+    """Check that the engine plays one training game, with the first behaviour that `data` records."""
     from components.environments import make_adapter
     from components.environments.text_world.listed_tasks import listed_tasks
     from components.trajectories.recording import BEHAVIOURS, collect, plan
@@ -52,69 +58,61 @@ def check_games(config: Config, _root: Path) -> Rung:
             f"The task {tasks[0].id} opens: '{tasks[0].instruction}'. It was not played: this benchmark has "
             "no expert."
         )
-    kind = (
+    environment = (
         f"{config.environment.games} games of alfworld"
         if config.environment.name == "alfworld"
         else config.environment.name
     )
     behaviour = next((name for name in BEHAVIOURS if getattr(config.data, name)), "expert")
-    played = collect(
-        adapter, plan(tasks, {behaviour: 1}, config.data.seed), max(30, config.environment.max_steps)
-    )
+    max_steps = max(30, config.environment.max_steps)
+    episode = collect(adapter, plan(tasks, {behaviour: 1}, config.data.seed), max_steps)[0]
+    steps = len(episode.steps)
     if behaviour != "expert":
-        return ok(
-            f"{kind}: {behaviour} play took {len(played[0].steps)} steps. No expert plays (data.expert=0)."
+        return ok(f"{environment}: {behaviour} play took {steps} steps. No expert plays (data.expert=0).")
+    if not episode.success:
+        return wrong(
+            f"{environment}: the expert did not solve {tasks[0].id} ('{tasks[0].instruction}') in "
+            f"{steps} steps.",
+            "Expected success.",
+            "Type `dreamgym check-environment` with the same config: it says which part of the contract the "
+            "environment breaks.",
         )
-    if not played[0].success:
-        found = (
-            f"{kind}: the expert did not solve {tasks[0].id} ('{tasks[0].instruction}') in "
-            f"{len(played[0].steps)} steps."
-        )
-        cure = (
-            "Type `dreamgym check-environment` with the same config: it says which promise the "
-            "environment breaks."
-        )
-        return wrong(found, "Expected success.", cure)
-    return ok(f"{kind}: the expert solved '{tasks[0].instruction}' in {len(played[0].steps)} steps.")
+    return ok(f"{environment}: the expert solved '{tasks[0].instruction}' in {steps} steps.")
 
 
-def check_official_games(config: Config, _root: Path) -> Rung:
-    """The official games are where ALFWORLD_DATA says, if they are asked for."""
+def check_official_games(config: Config, _root: Path) -> CheckResult:
+    """Check that ALFWORLD_DATA names the directory of the official games, if the config uses them."""
     if config.environment.games != "official":
         return ok("Not needed without environment.games=official.")
     folder = os.environ.get("ALFWORLD_DATA", "")
     if not folder or not (Path(folder) / "json_2.1.1").is_dir():
-        found = (
+        problem = (
             f"ALFWORLD_DATA is {folder}, which has no directory json_2.1.1."
             if folder
             else "ALFWORLD_DATA is not set."
         )
-        cure = "Type `alfworld-download`, then: export ALFWORLD_DATA=DIRECTORY"
-        return wrong(found, "Expected the directory of the official games.", cure)
+        next_step = "Type `alfworld-download`, then: export ALFWORLD_DATA=DIRECTORY"
+        return wrong(problem, "Expected the directory of the official games.", next_step)
     return ok(f"The official games are in {folder}.")
 
 
-def check_browser(config: Config, _root: Path) -> Rung:
-    """Chromium starts; for WebArena also its packages, the WA_* variables, the sites, and what its evaluators
-    need.
-    """
+def check_browser(config: Config, _root: Path) -> CheckResult:
+    """Check that Chromium starts; for WebArena also its packages, variables (WA_*), sites and evaluators."""
     if config.environment.name != "browser":
         return ok(f"Not needed with environment.name={config.environment.name}.")
-    from components.environments.browser.engine.chromium import find_chromium, version
+    from components.environments.browser.engine.chromium import find_chromium, read_version
     from components.environments.browser.engine.gym_tasks import require_types
-    from components.environments.browser.engine.web_sites import lacking
+    from components.environments.browser.engine.web_sites import find_missing_requirements
 
-    found = version(find_chromium(config.environment.browser.executable))
+    chromium = read_version(find_chromium(config.environment.browser.executable))
     if config.environment.browser.benchmark == "miniwob":
         require_types(config.environment.browser.types)
-        return ok(f"{found} starts. MiniWoB++ needs nothing else.")
-    absent = lacking()
-    listed = [want for want in absent if want.stops] or absent
-    if not listed:
-        return ok(f"{found} starts, and all sites answer.")
-    report = f"{found} starts. {' '.join(f'{want.found[0].upper()}{want.found[1:]}.' for want in listed)}"
-    expected, cure = (
-        "Expected all that WebArena needs.",
-        f"Type: {'; then: '.join(want.next_step for want in listed)}",
-    )
-    return wrong(report, expected, cure) if listed[0].stops else doubt(report, expected, cure)
+        return ok(f"{chromium} starts. MiniWoB++ needs nothing else.")
+    problems = find_missing_requirements()
+    problems = [problem for problem in problems if problem.stops] or problems
+    if not problems:
+        return ok(f"{chromium} starts, and all sites answer.")
+    sentences = " ".join(f"{problem.found[0].upper()}{problem.found[1:]}." for problem in problems)
+    next_step = f"Type: {'; then: '.join(problem.next_step for problem in problems)}"
+    state = wrong if problems[0].stops else doubt
+    return state(f"{chromium} starts. {sentences}", "Expected all that WebArena needs.", next_step)

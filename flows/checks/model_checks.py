@@ -1,8 +1,7 @@
-"""What would stop a run's models later, asked before its first stage: by `dreamgym retrain` and by `dreamgym
-doctor` alike.
+"""Checks of a run's models before its first stage, by `dreamgym retrain` and by `dreamgym doctor`.
 
-Each model is inspected (`components/language/checkpoint_files/inspection.py`), and the longest episodes of
-the data are held against the longest sequence that it reads.
+Each model is inspected (`components/language/checkpoint_files/inspection.py`). Then the longest episodes of
+the data are compared with the longest sequence that the model reads.
 """
 
 from __future__ import annotations
@@ -28,8 +27,10 @@ LONGEST_EPISODES = 8
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """The models of a run, the same one twice where both sides start from it, and what may be too long for
-    them later.
+    """The models of a run, twice the same one if both sides start from it.
+
+    Args:
+        doubts: sentences about what may become too long for a model later.
     """
 
     policy: Inspection
@@ -38,11 +39,11 @@ class ModelCheck:
 
 
 def check_models(root: Path, config: Config) -> ModelCheck | None:
-    """Inspect the models that both sides start from; None where the backbone of the data is not there yet.
+    """Inspect the models that both sides start from; return None if the data has no backbone yet.
 
     Raises:
-        DataError: files that are missing, damaged or of two models, or too little memory.
-        ConfigError: an architecture that a stage cannot use, or episodes that are too long for the model.
+        DataError: files are missing, damaged or of two models, or there is too little memory.
+        ConfigError: a stage cannot use the architecture, or episodes are too long for the model.
     """
     from components.language.checkpoint_files.inspection import inspect_model
 
@@ -51,8 +52,8 @@ def check_models(root: Path, config: Config) -> ModelCheck | None:
     if not policy_path.is_dir():
         return None
     policy = inspect_model(policy_path, config.backbone.chat_template)
-    own = config.experience_model.path
-    experience = inspect_model(Path(own), config.backbone.chat_template) if own else policy
+    own_path = config.experience_model.path
+    experience = inspect_model(Path(own_path), config.backbone.chat_template) if own_path else policy
     doubts = _check_lengths(layout, config, policy, experience)
     return ModelCheck(policy, experience, tuple(doubts))
 
@@ -60,120 +61,130 @@ def check_models(root: Path, config: Config) -> ModelCheck | None:
 def _check_lengths(
     layout: DataLayout, config: Config, policy: Inspection, experience: Inspection
 ) -> list[str]:
-    """Refuse models too short for the recorded episodes; what an episode of `environment.max_steps` would
-    need is a doubt.
+    """Raise ConfigError if a model is too short for the recorded episodes.
+
+    Returns a doubt if an episode of `environment.max_steps` steps could become too long.
     """
-    episodes = _episodes(layout, config)
+    episodes = _recorded_episodes(layout, config)
     if not episodes["train"]:
         return []
-    shown = _longest(_demonstrations(episodes["train"], config))
-    lessons = _longest(_lessons(episodes["train"], config)) + _longest(
-        _measured(episodes["fidelity"], config)
-    )
-    counter = _Counter(layout, config, episodes["train"], lessons)
-    read, steps = counter.tokens(experience, config.experience_model)
-    written = _policy_tokens(shown, policy)
+    demonstrations = _longest_episodes(_episodes_to_clone(episodes["train"], config))
+    model_episodes = _longest_episodes(_world_model_episodes(episodes["train"], config))
+    model_episodes += _longest_episodes(_measured_episodes(episodes["fidelity"], config))
+    counter = _TokenCounter(layout, config, episodes["train"], model_episodes)
+    experience_tokens, steps = counter.longest_example(experience, config.experience_model)
+    policy_tokens = _policy_tokens(demonstrations, policy)
     for model in (policy, experience):
-        as_policy, as_experience = written * (model is policy), read * (model is experience)
-        if (tokens := max(as_policy, as_experience)) > model.longest:
-            raise _too_short(model, tokens, _what_would_do(model, as_policy, counter, config))
-    dreamed = round(read * max(1.0, config.environment.max_steps / steps))
-    if dreamed > experience.longest:
+        as_policy = policy_tokens if model is policy else 0
+        as_experience = experience_tokens if model is experience else 0
+        tokens = max(as_policy, as_experience)
+        if tokens > model.longest:
+            raise _too_short(model, tokens, _alternative(model, as_policy, counter, config))
+    max_steps = config.environment.max_steps
+    dream_tokens = round(experience_tokens * max(1.0, max_steps / steps))
+    if dream_tokens > experience.longest:
         return [
-            f"a dream of environment.max_steps={config.environment.max_steps} steps may take {dreamed:,} "
-            "tokens, and the"
+            f"a dream of environment.max_steps={max_steps} steps may take {dream_tokens:,} tokens, and the"
             f" experience model reads {experience.longest:,}"
         ]
     return []
 
 
-def _episodes(layout: DataLayout, config: Config) -> dict[str, list[Trajectory]]:
-    """The recorded episodes of `train` and `fidelity`; none where the data is missing or damaged, which other
-    checks judge.
+def _recorded_episodes(layout: DataLayout, config: Config) -> dict[str, list[Trajectory]]:
+    """Return the recorded episodes of `train` and `fidelity` that validation would keep.
+
+    There are none if the data is missing or damaged, which other checks report.
     """
-    found: dict[str, list[Trajectory]] = {}
+    episodes: dict[str, list[Trajectory]] = {}
     for name in ("train", "fidelity"):
         try:
-            found[name] = trajectories(
-                read_tasks(layout.tasks(name)), read_transitions(layout.trajectories(name))
-            )
+            tasks = read_tasks(layout.tasks(name))
+            episodes[name] = trajectories(tasks, read_transitions(layout.trajectories(name)))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, DreamGymError):
-            found[name] = []
+            episodes[name] = []
     families = config.data.families
-    found["train"] = [
-        episode for episode in found["train"] if not families or episode.task.family in families
+    episodes["train"] = [
+        episode for episode in episodes["train"] if not families or episode.task.family in families
     ]
     return {
-        name: [episode for episode in episodes if _usable(episode, config)]
-        for name, episodes in found.items()
+        name: [episode for episode in own if _has_valid_length(episode, config)]
+        for name, own in episodes.items()
     }
 
 
-def _usable(episode: Trajectory, config: Config) -> bool:
-    """True unless validation sets it aside for its length."""
-    most = config.data.max_text_chars
+def _has_valid_length(episode: Trajectory, config: Config) -> bool:
+    """Return True unless validation sets the episode aside for the length of its texts."""
+    limit = config.data.max_text_chars
     texts = (text for step in episode.steps for text in (step.state, step.action, step.next_state))
-    return len(episode.steps) > 0 and all(len(text) <= most for text in (episode.task.initial_state, *texts))
+    return len(episode.steps) > 0 and all(len(text) <= limit for text in (episode.task.initial_state, *texts))
 
 
-def _lessons(episodes: Sequence[Trajectory], config: Config) -> list[Trajectory]:
-    """What the experience model learns from."""
-    from components.experience.dataset import chosen
+def _world_model_episodes(episodes: Sequence[Trajectory], config: Config) -> list[Trajectory]:
+    """Return the episodes that the experience model is trained on."""
+    from components.experience.dataset import select_episodes
 
     try:
-        return chosen(episodes, config.experience_model, config.seed)
+        return select_episodes(episodes, config.experience_model, config.seed)
     except DreamGymError:
-        return []  # the stage says what is wrong with the choice
+        return []  # the stage reports what is wrong with the choice
 
 
-def _demonstrations(episodes: Sequence[Trajectory], config: Config) -> list[Trajectory]:
-    """What the policy is cloned from."""
-    named = [e for e in episodes if e.steps[0].behaviour in config.cloning.behaviours]
-    return [e for e in named if e.success or e.steps[0].behaviour != "expert"][
-        : config.cloning.demonstrations
+def _episodes_to_clone(episodes: Sequence[Trajectory], config: Config) -> list[Trajectory]:
+    """Return the episodes that the policy is cloned from."""
+    usable = [
+        episode
+        for episode in episodes
+        if episode.steps[0].behaviour in config.cloning.behaviours
+        and (episode.success or episode.steps[0].behaviour != "expert")
     ]
+    return usable[: config.cloning.demonstrations]
 
 
-def _measured(episodes: Sequence[Trajectory], config: Config) -> list[Trajectory]:
-    """The episodes whose steps the stage measures."""
+def _measured_episodes(episodes: Sequence[Trajectory], config: Config) -> list[Trajectory]:
+    """Return the episodes on whose steps fidelity is measured."""
     tasks = list({episode.task.id: episode.task for episode in episodes}.values())
-    parts = (
-        [task.id for task in tasks if task.split == split][: config.fidelity.tasks] for split in (TRAIN, TEST)
-    )
-    names = {name for part in parts for name in part}
+    names: set[str] = set()
+    for split in (TRAIN, TEST):
+        names |= set([task.id for task in tasks if task.split == split][: config.fidelity.tasks])
     return [episode for episode in episodes if episode.task.id in names]
 
 
-def _longest(episodes: Sequence[Trajectory]) -> list[Trajectory]:
-    """Those with the most characters."""
+def _longest_episodes(episodes: Sequence[Trajectory]) -> list[Trajectory]:
+    """Return the LONGEST_EPISODES episodes with the most characters."""
 
     def characters(episode: Trajectory) -> int:
-        return len(episode.task.initial_state) + sum(
-            len(step.action) + len(step.next_state) for step in episode.steps
-        )
+        step_lengths = (len(step.action) + len(step.next_state) for step in episode.steps)
+        return len(episode.task.initial_state) + sum(step_lengths)
 
     return sorted(episodes, key=characters, reverse=True)[:LONGEST_EPISODES]
 
 
-class _Counter:
-    """Counts the tokens of the longest example of the experience model among `episodes`."""
+class _TokenCounter:
+    """Counts the tokens of the experience model's longest training example among `episodes`.
+
+    Args:
+        train: training episodes, from which demonstrations are retrieved.
+    """
 
     def __init__(
         self, layout: DataLayout, config: Config, train: Sequence[Trajectory], episodes: Sequence[Trajectory]
     ) -> None:
-        self._layout, self._config, self._train, self._episodes = layout, config, train, episodes
+        self._layout = layout
+        self._config = config
+        self._train = train
+        self._episodes = episodes
         self._buffer: ReplayBuffer | None = None
 
-    def tokens(self, model: Inspection, settings: ExperienceModelConfig) -> tuple[int, int]:
-        """Tokens of the longest example and the steps of its episode.
+    def longest_example(self, model: Inspection, settings: ExperienceModelConfig) -> tuple[int, int]:
+        """Return the tokens of the longest example, and the number of steps of its episode.
 
-        Demonstrations are retrieved only where the longest ones that there are would not fit: the index takes
-        seconds.
+        At first every step is assumed to have the longest possible demonstrations. They are retrieved only if
+        that does not fit, because building the index takes seconds.
         """
         from components.experience.dataset import transition_examples
         from components.experience.prompts import render_trajectory
 
-        bare = [
+        without_demonstrations = [
             render_trajectory(
                 model.vocabulary,
                 episode,
@@ -184,32 +195,34 @@ class _Counter:
             )
             for episode in self._episodes
         ]
-        most = self._most_of_demonstrations(model)
-        counted = [
-            (example.depth + most, len(episode.steps))
-            for example, episode in zip(bare, self._episodes, strict=True)
+        limit = self._longest_demonstrations(model)
+        upper_bounds = [
+            (example.depth + limit, len(episode.steps))
+            for example, episode in zip(without_demonstrations, self._episodes, strict=True)
         ]
-        tokens, steps = max(counted, default=(0, 1))
+        tokens, steps = max(upper_bounds, default=(0, 1))
         if tokens * max(1.0, self._config.environment.max_steps / steps) <= model.longest:
             return tokens, steps
-        exact = transition_examples(model.vocabulary, self._episodes, self._retrieval(), settings)
+        exact = transition_examples(model.vocabulary, self._episodes, self._demonstration_buffer(), settings)
         return max(
             (example.depth, len(episode.steps))
             for example, episode in zip(exact, self._episodes, strict=True)
         )
 
-    def _most_of_demonstrations(self, model: Inspection) -> int:
-        """Tokens of as many demonstrations as a step is shown, all of them as long as the longest."""
+    def _longest_demonstrations(self, model: Inspection) -> int:
+        """Return the tokens of `retrieval.k` demonstrations that are all as long as the longest one."""
         steps = [step for episode in self._train for step in episode.steps]
-        longest = sorted(steps, key=lambda step: len(step.state) + len(step.action) + len(step.next_state))[
-            -LONGEST_EPISODES:
-        ]
-        pieces = ([DEMO, step.state, ACTION, step.action, STATE, step.next_state] for step in longest)
-        return self._config.retrieval.k * max(len(model.vocabulary.encode(each)) for each in pieces)
+        by_length = sorted(steps, key=lambda step: len(step.state) + len(step.action) + len(step.next_state))
+        texts = (
+            [DEMO, step.state, ACTION, step.action, STATE, step.next_state]
+            for step in by_length[-LONGEST_EPISODES:]
+        )
+        return self._config.retrieval.k * max(len(model.vocabulary.encode(text)) for text in texts)
 
-    def _retrieval(self) -> ReplayBuffer:
-        """What demonstrations come from; always by the quick encoder, which finds others of the same
-        length.
+    def _demonstration_buffer(self) -> ReplayBuffer:
+        """Return the buffer that demonstrations are retrieved from.
+
+        It always uses the quick encoder: the demonstrations differ, but their lengths hardly do.
         """
         from components.experience.retrieval.replay_buffer import ReplayBuffer
 
@@ -223,7 +236,7 @@ class _Counter:
 
 
 def _policy_tokens(episodes: Sequence[Trajectory], model: Inspection) -> int:
-    """Tokens of the longest demonstration, its thoughts left out."""
+    """Return the tokens of the longest demonstration, without its thoughts."""
     from components.policy.agent_prompt import render_demonstration
 
     counts = (
@@ -233,19 +246,20 @@ def _policy_tokens(episodes: Sequence[Trajectory], model: Inspection) -> int:
     return max(counts, default=0)
 
 
-def _what_would_do(model: Inspection, policy_tokens: int, counter: _Counter, config: Config) -> str:
-    """What shortens the episodes, with its effect where it is enough."""
+def _alternative(model: Inspection, policy_tokens: int, counter: _TokenCounter, config: Config) -> str:
+    """Return what else the user can do: leave the history out if that is enough, or shorten the episodes."""
     if config.experience_model.history and policy_tokens <= model.longest:
-        alone, _ = counter.tokens(model, config.experience_model.model_copy(update={"history": False}))
-        if alone <= model.longest:
-            return f"or set experience_model.history=false, with which {alone:,} are enough"
+        settings = config.experience_model.model_copy(update={"history": False})
+        tokens, _ = counter.longest_example(model, settings)
+        if tokens <= model.longest:
+            return f"or set experience_model.history=false, with which {tokens:,} are enough"
     return (
         "or record shorter episodes (`dreamgym collect` with a lower environment.max_steps) and lower "
         "retrieval.k"
     )
 
 
-def _too_short(model: Inspection, tokens: int, or_else: str) -> ConfigError:
+def _too_short(model: Inspection, tokens: int, alternative: str) -> ConfigError:
     return ConfigError(
         f"The model in {model.path} reads at most {model.longest:,} tokens ({model.limit}): "
         f"{model.longest:,} is too short for episodes"
@@ -253,5 +267,5 @@ def _too_short(model: Inspection, tokens: int, or_else: str) -> ConfigError:
         f"Expected a model that reads {tokens:,} tokens at once.",
         "Name a model with a wider window or more positions (backbone.path, experience_model.path; "
         "`dreamgym pretrain"
-        f" backbone.max_positions={1 << (tokens - 1).bit_length()}` makes one), {or_else}.",
+        f" backbone.max_positions={1 << (tokens - 1).bit_length()}` makes one), {alternative}.",
     )

@@ -1,4 +1,4 @@
-"""The `dreamgym` command, one module a group of verbs."""
+"""The `dreamgym` command, one module for each group of its commands."""
 
 
 def main() -> None:

@@ -1,9 +1,15 @@
-"""What all verbs of the command share: the options, the resolved config, what is said, and how a failure is
-told.
+"""Shared parts of all commands: options, the resolved config, messages, and how a failure ends a command.
 
-Exit codes: 0 done, 1 a stage failed, 2 the config or the command line is refused, 3 the dream may not be
-trusted, 4 the promotion was refused (a normal outcome), 5 a run did not come back as it was, 6 `validate` set
-rows aside, 130 interrupted.
+Exit codes:
+
+    0    done
+    1    a stage failed
+    2    the config or the command line is refused
+    3    the dream is not faithful enough
+    4    the promotion was refused (a normal outcome)
+    5    `reproduce`: some metrics differ from the original run
+    6    `validate`: some rows were set aside
+    130  interrupted
 """
 
 from __future__ import annotations
@@ -21,45 +27,49 @@ from flows.printing.output import Output
 
 if TYPE_CHECKING:
     from components.config import Config
-    from components.evaluation.study.study_results import Cell
-    from flows.retrain import Finished
+    from components.evaluation.study.cells import Cell
+    from flows.retrain import RetrainResult
 
 QUICK = Path("configs/quick.yaml")
 INTERRUPTED = 130
 
-out, err = Console(markup=False, emoji=False), Console(stderr=True, markup=False, emoji=False)
+out = Console(markup=False, emoji=False)
+err = Console(stderr=True, markup=False, emoji=False)
 
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
         "--config",
         "-c",
-        help="YAML or resolved JSON; default configs/quick.yaml, else the built-in defaults.",
+        help="Config file (YAML, or resolved JSON). Default: configs/quick.yaml, else the built-in defaults.",
     ),
 ]
 Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Overrides on top of the config file.")
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Config values that replace the file's.")
 ]
 Root = Annotated[
     Path | None,
-    typer.Option(help="The repository to work in; default: the one around the current directory."),
+    typer.Option(help="Repository to work in. Default: the one that contains the current directory."),
 ]
 Debug = Annotated[
-    bool, typer.Option("--debug", envvar="DREAMGYM_DEBUG", help="Show tracebacks of expected failures too.")
+    bool,
+    typer.Option("--debug", envvar="DREAMGYM_DEBUG", help="Show the traceback of expected failures too."),
 ]
 
 
 @contextmanager
-def reported(debug: bool, resumes: bool = False) -> Iterator[None]:
-    """End the command with one red paragraph and the failure's exit code; a real bug keeps its traceback.
+def report_failures(debug: bool, resumes: bool = False) -> Iterator[None]:
+    """End the command with one red paragraph and the failure's exit code; a bug keeps its traceback.
 
-    `resumes` says whether the same command goes on where an interrupted one was.
+    Args:
+        debug: show the traceback of expected failures too.
+        resumes: whether the same command, typed again, continues after an interruption.
     """
     try:
         yield
     except KeyboardInterrupt:
-        kept = " Finished stages are kept: the same command goes on from there." if resumes else ""
-        err.print(f"Interrupted.{kept}", style="yellow")
+        hint = " Finished stages are kept: the same command goes on from there." if resumes else ""
+        err.print(f"Interrupted.{hint}", style="yellow")
         raise typer.Exit(INTERRUPTED) from None
     except typer.Exit:
         raise
@@ -69,122 +79,136 @@ def reported(debug: bool, resumes: bool = False) -> Iterator[None]:
         failure = None if debug else expected_failure(error)
         if failure is None:
             raise
-        _give_up(failure)
+        _exit_with_failure(failure)
 
 
-def _give_up(failure: DreamGymError) -> NoReturn:
+def _exit_with_failure(failure: DreamGymError) -> NoReturn:
     from flows.failures import print_failure
 
     print_failure(err, failure)
     raise typer.Exit(failure.exit_code) from None
 
 
-def begin(config: Path | None, overrides: list[str] | None, root: Path | None) -> tuple[Config, Path]:
-    """The resolved config and the repository; the settings of all libraries are in place afterwards."""
+def load_settings(config: Path | None, overrides: list[str] | None, root: Path | None) -> tuple[Config, Path]:
+    """Return the resolved config and the repository; set the environment variables of all libraries first."""
     from flows.settings import prepare
 
-    place = (root or _around(Path.cwd())).resolve()
-    prepare(place)
+    workspace = (root or _repository_around(Path.cwd())).resolve()
+    prepare(workspace)
     from components.config import load_config
 
-    default = place / QUICK
-    return load_config(config or (default if default.is_file() else None), overrides or []), place
+    default = workspace / QUICK
+    file = config or (default if default.is_file() else None)
+    return load_config(file, overrides or []), workspace
 
 
 def quick_config(environment: str, root: Path | None) -> Path:
-    """The small job's config of a world: `configs/quick-NAME.yaml`, of ALFWorld `quick.yaml`. Whether there
-    is one, `begin` says.
+    """Return `configs/quick-NAME.yaml` of an environment; for ALFWorld `configs/quick.yaml`.
+
+    The file may be missing: `load_settings` reports that.
     """
-    return (root or _around(Path.cwd())) / (
-        QUICK if environment == "alfworld" else QUICK.with_name(f"quick-{environment}.yaml")
-    )
+    file = QUICK if environment == "alfworld" else QUICK.with_name(f"quick-{environment}.yaml")
+    return (root or _repository_around(Path.cwd())) / file
 
 
-def _around(directory: Path) -> Path:
-    """The nearest directory at or above with a git repository in it; `directory` itself if there is none."""
-    return next((place for place in (directory, *directory.parents) if (place / ".git").exists()), directory)
+def _repository_around(directory: Path) -> Path:
+    """Return the nearest directory at or above with a git repository; `directory` itself without one."""
+    above = (directory, *directory.parents)
+    return next((candidate for candidate in above if (candidate / ".git").exists()), directory)
 
 
-def quiet(debug: bool) -> None:
-    """Before a flow: no tracebacks of expected failures in its log, unless asked for; Prefect knows its
-    process.
+def prepare_flow_logs(debug: bool) -> None:
+    """Call before a flow: tag its Prefect runs with this process; hide tracebacks of expected failures.
+
+    Args:
+        debug: keep these tracebacks in the log.
     """
     from flows.dead_flow_runs import tag_flow_runs
-    from flows.failures import hush_tracebacks
+    from flows.failures import hide_expected_tracebacks
 
     tag_flow_runs()
     if not debug:
-        hush_tracebacks()
+        hide_expected_tracebacks()
 
 
-def say(message: str) -> None:
-    """A line beside the results, on the error stream."""
+def print_status(message: str) -> None:
+    """Print a progress message on stderr, apart from the results."""
     err.print(message, style="dim", soft_wrap=True, highlight=False)
 
 
-def check_machine(place: Path, *outputs: Path | None, versions: bool = True) -> None:
-    """Refuse at once what would stop a long verb at its end: a full disk, places that cannot be written,
-    damaged locks.
+def check_machine(workspace: Path, *outputs: Path | None, versions: bool = True) -> None:
+    """Raise DataError for what would stop a long command at its end.
 
-    Args: outputs: files or directories that the verb writes besides. versions: whether it uses DVC and git.
+    Checked are free disk space, write permission, temporary files and the locks of DVC and git.
+
+    Args:
+        outputs: further files or directories that the command writes.
+        versions: whether the command uses DVC and git.
     """
     from components.files import require_writable
     from flows.checks.machine import require_machine
-    from flows.checks.preflight import require_room
+    from flows.checks.preflight import require_disk_space
 
-    require_room(place)
-    require_machine(place, versions=versions)
+    require_disk_space(workspace)
+    require_machine(workspace, versions=versions)
     for path in outputs:
         if path is not None:
             require_writable(path.absolute() if path.is_dir() else path.absolute().parent)
 
 
-def prepared(config: Path | None, overrides: list[str] | None, root: Path | None) -> tuple[Config, Path]:
-    """The config and the repository, with the data there and the settings checked."""
-    settings, place = begin(config, overrides, root)
-    from flows.checks.preflight import check_settings, ensure_data, require_repository
+def prepare_run(config: Path | None, overrides: list[str] | None, root: Path | None) -> tuple[Config, Path]:
+    """Return the config and the repository of a run, with its data pulled and its settings checked."""
+    settings, workspace = load_settings(config, overrides, root)
+    from flows.checks.config_checks import check_settings
+    from flows.checks.preflight import ensure_data, require_repository
 
-    require_repository(place)
-    check_machine(place)
-    ensure_data(place, settings, say, backbone=not settings.backbone.path)
-    check_settings(place, settings, config)
-    say("Starting (the libraries take some seconds to load) ...")
-    return settings, place
+    require_repository(workspace)
+    check_machine(workspace)
+    ensure_data(workspace, settings, print_status, backbone=not settings.backbone.path)
+    check_settings(workspace, settings, config)
+    print_status("Starting (the libraries take some seconds to load) ...")
+    return settings, workspace
 
 
-def finish_retrain(page: Output, finished: Finished, seconds: float = 0.0) -> None:
-    """Print a run's results; end the command with its own exit code where the promotion was refused."""
+def finish_retrain(page: Output, result: RetrainResult, seconds: float = 0.0) -> None:
+    """Print a run's results; exit with code 4 if the promotion was refused."""
     from components.errors import PROMOTION_REFUSED
-    from flows.cli.summary import print_run
+    from flows.cli.tables.run_table import print_run
 
-    print_run(page, finished.directory, finished.decision.promoted, finished.decision.reason, seconds)
-    if not finished.decision.promoted:
+    decision = result.decision
+    print_run(page, result.directory, decision.promoted, decision.reason, seconds)
+    if not decision.promoted:
         raise typer.Exit(PROMOTION_REFUSED)
 
 
-def make_study(
+def run_study(
     page: Output,
     settings: Config,
-    place: Path,
+    workspace: Path,
     methods: Sequence[str],
     seeds: Sequence[int],
     cells: Path,
     *,
     finished: bool = False,
 ) -> tuple[dict[str, list[Cell]], dict[str, Any]]:
-    """Make or read the cells, and print them: the cells of each method, and their metrics."""
+    """Run or read the cells of a study and print them; return the cells of each method and their metrics.
+
+    Args:
+        cells: directory of the cells' files.
+        finished: only read finished cells, run no other.
+    """
     from components.evaluation.study.study_results import summarise
-    from flows.cli.summary import print_study
+    from flows.cli.tables.study_table import print_study
     from flows.jobs.study import study
     from flows.jobs.study_methods import BASE, BASES
 
-    found = study(settings, place, methods, seeds, cells, finished=finished)
-    metrics = summarise(found, BASE, BASES)
-    print_study(page, found, metrics)
-    return found, metrics
+    cells_by_method = study(settings, workspace, methods, seeds, cells, finished=finished)
+    metrics = summarise(cells_by_method, BASE, BASES)
+    print_study(page, cells_by_method, metrics)
+    return cells_by_method, metrics
 
 
-def fail_on_crash(cells: Mapping[str, Sequence[Cell]]) -> None:
-    """End the command with exit code 1 if a cell crashed."""
-    if any(cell.crash for of_method in cells.values() for cell in of_method):
+def exit_if_crashed(cells: Mapping[str, Sequence[Cell]]) -> None:
+    """Exit with code 1 if a cell crashed."""
+    if any(cell.crash for method_cells in cells.values() for cell in method_cells):
         raise typer.Exit(1)

@@ -1,7 +1,6 @@
-"""The verbs that operate what has been run: what differs between two runs, where a policy comes from, back to
-an earlier champion.
+"""Commands about earlier runs (compare, lineage, rollback, resume, reproduce), and `deploy`.
 
-Libraries are imported inside the verbs, so that `--help` is quick.
+Libraries are imported inside the commands, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from flows.cli.command import (
     Debug,
     Overrides,
     Root,
-    begin,
     check_machine,
-    fail_on_crash,
+    exit_if_crashed,
     finish_retrain,
-    make_study,
-    quiet,
-    reported,
-    say,
+    load_settings,
+    prepare_flow_logs,
+    print_status,
+    report_failures,
+    run_study,
 )
 from flows.printing.output import JsonFile, output
 
@@ -39,16 +38,15 @@ def compare(
     second: RunName = "latest",
     everything: Annotated[
         bool,
-        typer.Option("--all", help="Also the changes of metrics whose interval does not leave out zero."),
+        typer.Option("--all", help="Print also metrics whose difference has an interval that contains zero."),
     ] = False,
     json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """What differs between two runs, and nothing else: code, prompts, data, config, packages, machine; and
-    the metrics, with intervals.
+    """Print what differs between two runs: code, prompts, data, config, packages, machine and metrics.
 
-    Success rates on the same games are compared game by game.
+    Differences of metrics have an interval. Success rates on the same games are compared game by game.
 
     Examples:
 
@@ -56,11 +54,11 @@ def compare(
 
         dreamgym compare 20260131-142530-9f3a 20260131-160114-77de --all --json changes.json
     """
-    with reported(debug), output(json_file) as page:
-        _, place = begin(None, [], root)
+    with report_failures(debug), output(json_file) as page:
+        _, workspace = load_settings(None, [], root)
         from flows.past_runs.compare import compare_runs, print_comparison
 
-        print_comparison(page, compare_runs(place, first, second), everything=everything)
+        print_comparison(page, compare_runs(workspace, first, second), everything=everything)
 
 
 @verbs.command()
@@ -68,18 +66,17 @@ def lineage(
     policy: Annotated[
         str,
         typer.Argument(
-            metavar="POLICY", help="`champion`, a version of it, a run's id, or a policy's directory."
+            metavar="POLICY", help="`champion`, a version number, a run's id, or a policy's directory."
         ),
     ] = "champion",
-    figure: Annotated[Path | None, typer.Option(help="Draw it there (.png or .svg).")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw the lineage to this file (.png or .svg).")] = None,
     overrides: Overrides = None,
     json_file: JsonFile = None,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Where a policy comes from: refined, dreamed, cloned, its experience model and replay buffer, the
-    trajectories, the commit.
+    """Print what a policy was made from: earlier policies, experience model, replay buffer, data, commit.
 
     Examples:
 
@@ -87,14 +84,14 @@ def lineage(
 
         dreamgym lineage 20260131-142530-9f3a --figure lineage.png
     """
-    with reported(debug), output(json_file) as page:
-        settings, place = begin(config, overrides, root)
+    with report_failures(debug), output(json_file) as page:
+        settings, workspace = load_settings(config, overrides, root)
         from flows.past_runs.lineage_tree import ancestors_of, draw_ancestors, print_ancestors
 
-        found = ancestors_of(settings, place, policy)
-        print_ancestors(page, found)
+        ancestors = ancestors_of(settings, workspace, policy)
+        print_ancestors(page, ancestors)
         if figure:
-            draw_ancestors(found, figure)
+            draw_ancestors(ancestors, figure)
             page.text(f"Written: {figure}")
 
 
@@ -103,17 +100,21 @@ def rollback(
     to: Annotated[
         str,
         typer.Option(
-            metavar="VERSION", help="A version that was champion; default: the one before the present one."
+            metavar="VERSION", help="Version to promote again. Default: the champion before the present one."
         ),
     ] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; print what would change.")
+    ] = False,
     overrides: Overrides = None,
     json_file: JsonFile = None,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Make an earlier policy the champion again. Nothing is deleted; the next promotion moves the alias on.
+    """Make an earlier policy the champion again.
+
+    Nothing is deleted. The next promotion moves the alias again.
 
     Examples:
 
@@ -121,19 +122,19 @@ def rollback(
 
         dreamgym rollback --to 3
     """
-    with reported(debug), output(json_file) as page:
-        settings, place = begin(config, overrides, root)
+    with report_failures(debug), output(json_file) as page:
+        settings, workspace = load_settings(config, overrides, root)
         from components.tracking.mlflow_adapter.tracker import Tracker
         from flows.past_runs.rollback import plan_rollback, roll_back
 
-        tracker = Tracker(settings.tracking, place)
+        tracker = Tracker(settings.tracking, workspace)
         move = plan_rollback(tracker, to)
-        made = f", made by run {move.run_id}" if move.run_id else ""
+        origin = f", made by run {move.run_id}" if move.run_id else ""
         verb = "would become" if dry_run else "is"
         if not dry_run:
             roll_back(tracker, move)
         model = tracker.model_name("policy")
-        page.text(f"Version {move.after} of {model} {verb} the champion (was {move.before}){made}.")
+        page.text(f"Version {move.after} of {model} {verb} the champion (was {move.before}){origin}.")
         page.put(model=model, champion=move.after, before=move.before, run=move.run_id, done=not dry_run)
 
 
@@ -141,17 +142,17 @@ def rollback(
 def resume(
     run: RunName = "latest",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what is reused, what runs, and why.")
+        bool,
+        typer.Option("--dry-run", help="Run nothing; print which stages would be reused or run, and why."),
     ] = False,
     json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Go on with a run of `retrain`, or a cell of `study`, that failed or was killed; first, what is reused
-    and what runs again.
+    """Resume a failed or killed run of `retrain`, or cell of `study`.
 
-    A stage that was interrupted goes on from its checkpoint. What is code's or data's since the run began is
-    what runs now: a stage that depends on a change is made anew, and the list says so before anything starts.
+    It first prints which stages are reused and which run. An interrupted stage continues from its checkpoint.
+    The present code and data are used: a stage that depends on something that changed runs again.
 
     Examples:
 
@@ -159,32 +160,34 @@ def resume(
 
         dreamgym resume 20260131-142530-9f3a
     """
-    with reported(debug, resumes=True), output(json_file) as page:
-        _, place = begin(None, [], root)
-        from flows.checks.preflight import check_settings, ensure_data, require_repository
-        from flows.cli.summary import print_plan
+    with report_failures(debug, resumes=True), output(json_file) as page:
+        _, workspace = load_settings(None, [], root)
+        from flows.checks.config_checks import check_settings
+        from flows.checks.preflight import ensure_data, require_repository
+        from flows.cli.tables.plan_table import print_plan
         from flows.jobs.study import steps_of
         from flows.past_runs.resume import cell_of, resumable
         from flows.retrain import STEPS, retrain
         from flows.run.plan import plan
 
-        manifest, settings = resumable(place, run)
-        require_repository(place)
-        check_machine(place)
-        ensure_data(place, settings, say, backbone=not settings.backbone.path)
-        check_settings(place, settings, None)
-        cells, method = cell_of(manifest, place) if manifest.cell else (Path(), "")
-        print_plan(page, manifest, plan(settings, place, steps_of(settings, method) if method else STEPS))
+        manifest, settings = resumable(workspace, run)
+        require_repository(workspace)
+        check_machine(workspace)
+        ensure_data(workspace, settings, print_status, backbone=not settings.backbone.path)
+        check_settings(workspace, settings, None)
+        cells, method = cell_of(manifest, workspace) if manifest.cell else (Path(), "")
+        steps = steps_of(settings, method) if method else STEPS
+        print_plan(page, manifest, plan(settings, workspace, steps))
         if dry_run:
             return
-        quiet(debug)
+        prepare_flow_logs(debug)
         if method:
-            cell, _ = make_study(page, settings, place, [method], [settings.seed], cells)
-            fail_on_crash(cell)
+            cell, _ = run_study(page, settings, workspace, [method], [settings.seed], cells)
+            exit_if_crashed(cell)
             return
         began = time.monotonic()
-        finished = retrain(settings, place)
-        finish_retrain(page, finished, time.monotonic() - began)
+        result = retrain(settings, workspace)
+        finish_retrain(page, result, time.monotonic() - began)
 
 
 @verbs.command()
@@ -196,18 +199,17 @@ def reproduce(
         ),
     ] = "latest",
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave the worktree with the repetition where it is.")
+        bool, typer.Option("--keep", help="Keep the git worktree that the new run was made in.")
     ] = False,
     json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Make a past run again from its commit, its data and its config, all anew, and say metric by metric
-    whether it came back.
+    """Repeat a past run from its commit, data and config, and compare every metric.
 
-    First it says what of the packages and the machine is not as it was.
+    No stage is reused. Differences of the packages and the machine are printed first.
 
-    Exit code 0: all equal or within the tolerance of rounding; 5: some are not.
+    Exit code 0: all metrics are equal or within the rounding tolerance; 5: some are not.
 
     Examples:
 
@@ -215,22 +217,24 @@ def reproduce(
 
         dreamgym reproduce 1f0c9a2b --keep
     """
-    with reported(debug), output(json_file) as page:
-        _, place = begin(None, [], root)
+    with report_failures(debug), output(json_file) as page:
+        _, workspace = load_settings(None, [], root)
         from components.errors import NOT_REPRODUCED
-        from flows.cli.summary import print_reproduction, print_surroundings
+        from flows.cli.tables.reproduction_table import print_machine_changes, print_reproduction
         from flows.jobs.reproduce import discard
-        from flows.jobs.reproduce import reproduce as make_again
+        from flows.jobs.reproduce import reproduce as repeat_run
 
-        check_machine(place)
-        found = make_again(place, what, say, lambda surroundings: print_surroundings(page, surroundings))
-        print_reproduction(page, found)
+        check_machine(workspace)
+        result = repeat_run(
+            workspace, what, print_status, lambda changes: print_machine_changes(page, changes)
+        )
+        print_reproduction(page, result)
         if keep:
-            page.text(f"Kept: {found.place}")
-            page.put(kept=str(found.place))
+            page.text(f"Kept: {result.worktree}")
+            page.put(kept=str(result.worktree))
         else:
-            discard(place, found)
-        if not found.succeeded:
+            discard(workspace, result)
+        if not result.succeeded:
             raise typer.Exit(NOT_REPRODUCED)
 
 
@@ -238,28 +242,30 @@ def reproduce(
 def deploy(
     on: Annotated[
         str,
-        typer.Option(
-            metavar="NAMES", help="Deployments whose schedules are switched on, separated by commas."
-        ),
+        typer.Option(metavar="NAMES", help="Deployments whose schedules to switch on, separated by commas."),
     ] = "",
-    off: Annotated[str, typer.Option(metavar="NAMES", help="Those that are switched off.")] = "",
+    off: Annotated[
+        str,
+        typer.Option(metavar="NAMES", help="Deployments whose schedules to switch off, separated by commas."),
+    ] = "",
     stale_days: Annotated[
         float,
-        typer.Option(min=0.01, help="Days without a success of `retrain` after which the server tells."),
+        typer.Option(min=0.01, help="Days without a successful `retrain` after which the server notifies."),
     ] = 3.0,
     notify: Annotated[
         str,
-        typer.Option(metavar="TYPE/NAME", help="The server's block that is told, such as slack-webhook/ops."),
+        typer.Option(
+            metavar="TYPE/NAME", help="Prefect block to notify, such as slack-webhook/ops. Empty: none."
+        ),
     ] = "",
     json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Bring the schedule to the Prefect server of PREFECT_API_URL: work pool, the deployments of
-    prefect.yaml, automations.
+    """Create or update deployments and automations on the Prefect server of PREFECT_API_URL.
 
-    Schedules that are not named stay as they are on the server; new ones are off. Doing it again changes
-    nothing.
+    These are the work pool and the deployments of prefect.yaml, and the project's automations. Schedules that
+    are not named keep their state; new ones are off. A second call changes nothing.
 
     Examples:
 
@@ -267,15 +273,16 @@ def deploy(
 
         dreamgym deploy --off retrain --notify slack-webhook/ops
     """
-    with reported(debug), output(json_file) as page:
-        _, place = begin(None, [], root)
-        from flows.cli.summary import print_deployments
-        from flows.deployment.deploy import deploy as bring
+    with report_failures(debug), output(json_file) as page:
+        _, workspace = load_settings(None, [], root)
+        from flows.cli.tables.deployment_table import print_deployments
+        from flows.deployment.deploy import deploy as deploy_to_server
 
-        print_deployments(
-            page, bring(place, on=_names(on), off=_names(off), stale_days=stale_days, notify=notify)
+        deployments = deploy_to_server(
+            workspace, on=_split_names(on), off=_split_names(off), stale_days=stale_days, notify=notify
         )
+        print_deployments(page, deployments)
 
 
-def _names(text: str) -> list[str]:
+def _split_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]

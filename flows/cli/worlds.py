@@ -1,7 +1,6 @@
-"""The verbs that open worlds: the dream to a person and to other trainers, and a world of one's own to this
-pipeline.
+"""Commands that open an environment: `play` and `serve` a dream, `check-environment` tests an adapter.
 
-Libraries are imported inside the verbs, so that `--help` is quick.
+Libraries are imported inside the commands, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -11,40 +10,66 @@ from typing import Annotated
 
 import typer
 
-from flows.cli.command import ConfigFile, Debug, Overrides, Root, begin, out, reported, say
+from flows.cli.command import (
+    ConfigFile,
+    Debug,
+    Overrides,
+    Root,
+    load_settings,
+    out,
+    print_status,
+    report_failures,
+)
 from flows.printing.output import JsonFile, output
 
 verbs = typer.Typer()
+
+Model = Annotated[
+    Path | None,
+    typer.Option(help="Directory of the experience model. Default: the champion's, else the newest."),
+]
+ActionFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Play the actions in this file, one a line, instead of asking."),
+]
+Transcript = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write all that was shown to this file: .txt, .md, .html or .svg."),
+]
+Sessions = Annotated[
+    int,
+    typer.Option(min=1, max=1024, help="Most sessions at the same time. Each needs memory for one episode."),
+]
+IdleSeconds = Annotated[
+    float, typer.Option(min=0.1, help="Seconds without a request after which a session is closed.")
+]
 
 
 @verbs.command()
 def play(
     overrides: Overrides = None,
-    task: Annotated[str, typer.Option(help="Its number in the split, or its id.", metavar="ID|NUMBER")] = "1",
-    split: Annotated[str, typer.Option(help="fidelity (held out), test (held out) or train.")] = "fidelity",
-    model: Annotated[
-        Path | None,
-        typer.Option(help="An experience model's directory; default: the champion's, else the newest."),
-    ] = None,
+    task: Annotated[
+        str,
+        typer.Option(help="Task to play: its number in the split, from 1, or its id.", metavar="ID|NUMBER"),
+    ] = "1",
+    split: Annotated[
+        str, typer.Option(help="Split of the task: fidelity (held out), test (held out) or train.")
+    ] = "fidelity",
+    model: Model = None,
     side_by_side: Annotated[
         bool, typer.Option("--side-by-side", help="Play the same actions in the real environment too.")
     ] = False,
-    actions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Play its lines instead of asking.")
-    ] = None,
-    transcript: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write what was shown: .txt, .md, .html or .svg.")
-    ] = None,
+    actions: ActionFile = None,
+    transcript: Transcript = None,
     json_file: JsonFile = None,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Step into the dream: type actions, see the dreamed states, the model's reasoning and demonstrations.
+    """Play in the dream: type actions, see the predicted states, the model's reasoning and demonstrations.
 
-    With --json the episode is printed as one JSON document: its task, and each step with state, action, next
-    state, reward and done. What a person sees and types is on stderr then, and the document follows when they
-    leave.
+    With --json the episode is printed as one JSON document at the end: its task, and each step with state,
+    action, next state, reward and done. The interactive text goes to stderr then.
 
     Examples:
 
@@ -54,55 +79,42 @@ def play(
 
         dreamgym play --actions actions.txt --json
     """
-    with reported(debug), output(json_file) as page:
-        settings, place = begin(config, overrides, root)
-        say("Falling asleep (the libraries take some seconds to load) ...")
-        from flows.checks.preflight import check_settings, ensure_data
-        from flows.cli.play.play_session import Wishes
+    with report_failures(debug), output(json_file) as page:
+        settings, workspace = load_settings(config, overrides, root)
+        print_status("Loading the dream (the libraries take some seconds) ...")
+        from flows.checks.config_checks import check_settings
+        from flows.checks.preflight import ensure_data
+        from flows.cli.play.play_session import PlaySettings
         from flows.cli.play.play_session import play as play_task
 
-        ensure_data(place, settings, say, backbone=False, versioned=False)
-        check_settings(place, settings, config, training=False)
-        page.put(
-            **play_task(
-                settings, place, Wishes(task, split, model, side_by_side, actions, transcript), page.console
-            )
-        )
+        ensure_data(workspace, settings, print_status, backbone=False, versioned=False)
+        check_settings(workspace, settings, config, training=False)
+        options = PlaySettings(task, split, model, side_by_side, actions, transcript)
+        page.put(**play_task(settings, workspace, options, page.console))
 
 
 @verbs.command()
 def serve(
     overrides: Overrides = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")
+        str, typer.Option(help="Address to listen on. Any but this machine's own needs a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = 8000,
     split: Annotated[
-        str, typer.Option(help="Whose tasks are served: train, fidelity (held out) or test (held out).")
+        str, typer.Option(help="Split whose tasks are served: train, fidelity (held out) or test (held out).")
     ] = "train",
-    sessions: Annotated[
-        int,
-        typer.Option(
-            min=1, max=1024, help="Most sessions at the same time; each takes memory for an episode."
-        ),
-    ] = 16,
-    idle_seconds: Annotated[
-        float, typer.Option(min=0.1, help="A session that asks for nothing for so long is closed.")
-    ] = 600.0,
+    sessions: Sessions = 16,
+    idle_seconds: IdleSeconds = 600.0,
     max_chars: Annotated[int, typer.Option(min=1, max=100_000, help="Longest action, in characters.")] = 500,
-    model: Annotated[
-        Path | None,
-        typer.Option(help="An experience model's directory; default: the champion's, else the newest."),
-    ] = None,
+    model: Model = None,
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Offer a trained dream as an OpenEnv server, so that any trainer that speaks OpenEnv can train in it.
-    Ctrl-C ends it.
+    """Serve a trained dream over OpenEnv, for any trainer that supports that protocol; Ctrl-C stops it.
 
-    Clients send the header `Authorization: Bearer TOKEN` with the secret that DREAMGYM_SERVE_TOKEN holds
-    here. Episodes end after environment.max_steps.
+    With a token, clients send the header `Authorization: Bearer TOKEN`. The token is the value of
+    DREAMGYM_SERVE_TOKEN here. Episodes end after environment.max_steps steps.
 
     Examples:
 
@@ -110,21 +122,23 @@ def serve(
 
         DREAMGYM_SERVE_TOKEN=$(openssl rand -hex 24) dreamgym serve --host 0.0.0.0
     """
-    with reported(debug):
-        settings, place = begin(config, overrides, root)
-        say("Falling asleep (the libraries take some seconds to load) ...")
-        from flows.checks.preflight import check_settings, ensure_data
-        from flows.jobs.serve import Offer
-        from flows.jobs.serve import serve as run
+    with report_failures(debug):
+        settings, workspace = load_settings(config, overrides, root)
+        print_status("Loading the dream (the libraries take some seconds) ...")
+        from flows.checks.config_checks import check_settings
+        from flows.checks.preflight import ensure_data
+        from flows.jobs.serve import ServeSettings
+        from flows.jobs.serve import serve as serve_dream
 
-        ensure_data(place, settings, say, backbone=False, versioned=False)
-        check_settings(place, settings, config, training=False)
+        ensure_data(workspace, settings, print_status, backbone=False, versioned=False)
+        check_settings(workspace, settings, config, training=False)
 
-        def ready(address: str, served: str) -> None:
-            out.print(f"{address}   ({served}; Ctrl-C ends it)", soft_wrap=True, highlight=False)
+        def show_address(address: str, description: str) -> None:
+            out.print(f"{address}   ({description}; Ctrl-C ends it)", soft_wrap=True, highlight=False)
 
-        run(settings, place, Offer(host, port, split, sessions, idle_seconds, max_chars, model), ready)
-        say("Awake: the port is free, all sessions are closed.")
+        options = ServeSettings(host, port, split, sessions, idle_seconds, max_chars, model)
+        serve_dream(settings, workspace, options, show_address)
+        print_status("Stopped: all sessions are closed, and the port is free.")
 
 
 @verbs.command("check-environment")
@@ -135,11 +149,10 @@ def check_environment(
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Put an environment's adapter to the test: every promise that the stages rely on, on a few tasks of its
-    own.
+    """Test an environment's adapter: everything that the stages rely on, on a few of its tasks.
 
-    Exit code 0 if every promise is kept, 1 if one is not. `doubt` names a part that the world does without,
-    and what to set then.
+    Exit code 0 if the adapter keeps the whole contract, 1 if not. `doubt` names an optional part that the
+    adapter lacks, and what to set in the config.
 
     Examples:
 
@@ -147,20 +160,22 @@ def check_environment(
 
         dreamgym check-environment environment.name=own environment.own.adapter=my_world:MyAdapter
     """
-    with reported(debug), output(json_file) as page:
-        settings, _ = begin(config, overrides, root)
+    with report_failures(debug), output(json_file) as page:
+        settings, _ = load_settings(config, overrides, root)
         from components.environments import make_adapter
         from components.environments.contract.adapter_contract import check
         from components.environments.contract.finding import Finding
-        from flows.checks.doctor import print_rung
+        from flows.checks.doctor import print_check
 
-        def told(finding: Finding) -> None:
-            print_rung(page, finding.promise, finding.state, finding.found, finding.next_step)
+        def print_finding(finding: Finding) -> None:
+            print_check(page, finding.promise, finding.state, finding.found, finding.next_step)
 
-        kept = check(settings, make_adapter(settings.environment), told)
+        is_kept = check(settings, make_adapter(settings.environment), print_finding)
         page.text(
-            "Every promise is kept." if kept else "Mend what is wrong from the top down, then ask again."
+            "The adapter keeps the whole contract."
+            if is_kept
+            else "Correct the first `wrong` line, then type the same command again."
         )
-        page.put(kept=kept)
-        if not kept:
+        page.put(kept=is_kept)
+        if not is_kept:
             raise typer.Exit(1)

@@ -1,1 +1,1 @@
-"""What a Prefect server runs by itself: deployments, schedules, automations, the watch for new data."""
+"""Scheduled runs on a Prefect server: deployments, schedules, automations, the watch for new data."""

@@ -1,5 +1,6 @@
-"""prefect.yaml read as strictly as a config, before Prefect reads it: it keeps the last of two equal keys,
-and reads `010` as 8.
+"""Reads prefect.yaml as strictly as a config, before Prefect does.
+
+Prefect itself keeps the last of two equal keys, and reads `010` as 8.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from components.config.reading.yaml_tree import YamlRefused, parse_yaml
 from components.errors import ConfigError
 from components.files import read_text
 
-_AGAIN = "Correct the file, then type `dreamgym deploy` again."
+_NEXT_STEP = "Correct the file, then type `dreamgym deploy` again."
 
 
 def read_deployments(path: Path) -> list[dict[str, Any]]:
-    """The deployments of a prefect.yaml, as Prefect reads them.
+    """Return the deployments of a prefect.yaml, as Prefect reads them.
 
     Raises:
-        ConfigError: the file is missing or no YAML, a key stands twice, it names no deployment, or a seed is
+        ConfigError: the file is missing or no YAML, a key is repeated, there is no deployment, or a seed is
             no decimal integer.
     """
     if not path.is_file():
@@ -33,14 +34,14 @@ def read_deployments(path: Path) -> list[dict[str, Any]]:
         written = parse_yaml(text)
     except YamlRefused as error:
         raise ConfigError(
-            f"{path} is refused: {error}.", "Expected YAML in which a key stands once.", _AGAIN
+            f"{path} is refused: {error}.", "Expected YAML without repeated keys.", _NEXT_STEP
         ) from None
     listed = written.get("deployments") if isinstance(written, dict) else None
     if not isinstance(listed, list) or not all(
         isinstance(entry, dict) and "name" in entry for entry in listed
     ):
         raise ConfigError(
-            f"{path} names no deployments.", "Expected a list `deployments`, each with a name.", _AGAIN
+            f"{path} names no deployments.", "Expected a list `deployments`, each with a name.", _NEXT_STEP
         )
     for entry in listed:
         parameters = entry.get("parameters") or {}
@@ -57,21 +58,21 @@ def _require_seeds(path: Path, deployment: str, written: object) -> None:
         f"Expected a list of integers from 0 to {LARGEST_INTEGER} in decimal digits, such as [0, 1, 2]."
     )
     if not isinstance(written, list):
-        raise ConfigError(f"{name} are {written!s}.", expected, _AGAIN)
+        raise ConfigError(f"{name} are {written!s}.", expected, _NEXT_STEP)
     for value in written:
         try:
             seed = read_value(value, int, digits_alone=True)
         except ValueError as error:
-            raise ConfigError(f"{name} contain {value!s}: {error}.", expected, _AGAIN) from None
+            raise ConfigError(f"{name} contain {value!s}: {error}.", expected, _NEXT_STEP) from None
         if not isinstance(seed, int) or not 0 <= seed <= LARGEST_INTEGER:
-            raise ConfigError(f"{name} contain {value!s}.", expected, _AGAIN)
+            raise ConfigError(f"{name} contain {value!s}.", expected, _NEXT_STEP)
     require_each_once(written, name)
 
 
 def require_each_once(seeds: list[Any], name: str = "seeds") -> None:
-    """Raise ConfigError if a seed stands twice."""
-    twice = [seed for number, seed in enumerate(seeds) if seed in seeds[:number]]
-    if twice:
+    """Raise ConfigError if a seed is repeated."""
+    repeated = [seed for number, seed in enumerate(seeds) if seed in seeds[:number]]
+    if repeated:
         raise ConfigError(
-            f"{name} contain {twice[0]!s} twice.", "Expected each seed once.", "Leave one of them out."
+            f"{name} contain {repeated[0]!s} twice.", "Expected each seed once.", "Leave one of them out."
         )

@@ -1,7 +1,6 @@
-"""What a schedule runs: flows whose parameters are plain values, so that a deployment can carry them
-(prefect.yaml, `dreamgym deploy`).
+"""The flows that deployments run (prefect.yaml, `dreamgym deploy`). Their parameters are plain values.
 
-A server that does not answer is waited for and tried again; nothing else is: a stage that failed fails again.
+A flow retries only if a server does not answer: a stage that failed would fail again.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from flows.settings import prepare
 
 prepare(Path.cwd())
 
-# The settings above are read at these imports.
+# These imports read the settings made above.
 from prefect import Task, flow, get_run_logger, tags, task  # noqa: E402
 from prefect.cache_policies import NO_CACHE  # noqa: E402
 from prefect.client.schemas.objects import State, TaskRun  # noqa: E402
@@ -37,34 +36,31 @@ from flows.deployment.prefect_yaml import require_each_once  # noqa: E402
 from flows.deployment.watched_data import note_trained_on, retraining_in_progress, trained_on  # noqa: E402
 
 DecimalSeed = Annotated[int, Field(strict=True, ge=0, le=LARGEST_INTEGER)]
-"""A seed among a flow's parameters: `true`, "010" and 1.0 are none."""
+"""A seed as parameter of a flow; `true`, "010" and 1.0 are refused."""
 P = ParamSpec("P")
 R = TypeVar("R")
 RETRY_SECONDS = (30.0, 60.0, 120.0)
-"""Seconds that a retraining waits before each new try when a server did not answer, plus up to half at
-random.
-"""
+"""Seconds before each retry of a retraining when a server did not answer, plus up to 50 % at random."""
 
 
 @flow(name="retrain-from-file")
 def retrain_from_file(
     config_file: str = "configs/quick.yaml", overrides: list[str] | None = None, skip_unchanged: bool = True
 ) -> str | State[Any]:
-    """Retrain with a config file of the repository and `key=value` overrides; the run's id.
+    """Retrain with a config file of the repository and `key=value` overrides; return the run's id.
 
-    The flow run takes the run's name, and its stages are its subflows.
-
-    Skipped, and says so, when a finished run is made of the same data, config and code. A refused promotion
-    is a normal outcome: the flow completes. Any other failure fails it.
+    The flow run takes the run's name, and its stages are its subflows. With `skip_unchanged` it is skipped if
+    a finished run has the same data, config and code. A refused promotion is a normal outcome: the flow
+    completes. Any other failure fails it.
     """
     from flows.past_runs.resume import unchanged_since
 
-    config = _prepared(config_file, overrides, trains=True)
+    config = _prepare_config(config_file, overrides, trains=True)
     earlier = unchanged_since(config, Path.cwd()) if skip_unchanged else ""
     if earlier:
         return Completed(name=SKIPPED, message=f"Nothing that it depends on has changed since run {earlier}.")
     with tags(TAG):
-        run, reason = _retrained(config)
+        run, reason = _retrain_with_retries(config)
     get_run_logger().info("run %s: %s", run, reason)
     return run
 
@@ -77,8 +73,10 @@ def study_from_file(
     seeds: list[DecimalSeed] | None = None,
     cells: str = ".dreamgym/study",
 ) -> list[str]:
-    """A study with a config file of the repository; finished cells are read back. Its JSON file and figures
-    lie beside the cells, where git does not look: a schedule leaves the workspace clean.
+    """Run a study with a config file of the repository; return the paths of its JSON file and figures.
+
+    Finished cells are reused. The files are written next to the cells, which git ignores: a schedule leaves
+    the workspace clean.
     """
     require_each_once(seeds or [])
 
@@ -86,109 +84,116 @@ def study_from_file(
     from flows.jobs.study import study, write_study
     from flows.jobs.study_methods import BASE, BASES, chosen_methods
 
-    config, place = _prepared(config_file, overrides), Path.cwd() / cells
+    config = _prepare_config(config_file, overrides)
+    directory = Path.cwd() / cells
     with tags(TAG):
         # Called as a function: the cells are tasks of this flow run.
-        found = study.fn(config, Path.cwd(), chosen_methods(methods), seeds or [0, 1, 2], place)
-    return [
-        str(path)
-        for path in write_study(found, summarise(found, BASE, BASES), place.with_suffix(".json"), place)
-    ]
+        study_cells = study.fn(config, Path.cwd(), chosen_methods(methods), seeds or [0, 1, 2], directory)
+    metrics = summarise(study_cells, BASE, BASES)
+    paths = write_study(study_cells, metrics, directory.with_suffix(".json"), directory)
+    return [str(path) for path in paths]
 
 
 @flow(name="watch-data")
 def watch_data(config_file: str = "configs/quick.yaml") -> str | State[Any]:
-    """Send an event if the offline trajectories are not those that a retraining last started with; their
-    hash.
+    """Send an event if the trajectories changed since the last retraining started; return their hash.
 
-    They are pulled first if data.dvc names a version that is not there. The first watch of an environment
-    notes them and sends nothing. While a retraining runs or waits for a worker, the event is put off: the
-    slot is taken, and the server would cancel a second retraining.
+    They are pulled first if data.dvc names a missing version. The first watch of an environment stores the
+    hash and sends nothing. While a retraining runs or waits for a worker the event is postponed: the slot is
+    taken, and the server would cancel a second retraining.
     """
-    config, root = load_config(Path.cwd() / config_file), Path.cwd()
-    _data_in_place(config, backbone=False)
-    current, trained = trajectories_hash(config, root), trained_on(config)
-    if not trained:
+    root = Path.cwd()
+    config = load_config(root / config_file)
+    _pull_data(config, backbone=False)
+    current = trajectories_hash(config, root)
+    last_trained = trained_on(config)
+    if not last_trained:
         note_trained_on(config, current)
-    elif current == trained:
+    elif current == last_trained:
         message = f"The trajectories are those of the last retraining ({current[:12]})."
         return Completed(name=SKIPPED, message=message)
     elif run := retraining_in_progress(RETRAIN):
-        waits = f"The retraining {run} holds the slot: the event follows when it has ended."
-        return Completed(name=SKIPPED, message=f"The trajectories have changed ({current[:12]}). {waits}")
+        message = (
+            f"The trajectories have changed ({current[:12]}). The retraining {run} uses the slot: the event "
+            "is sent when it has ended."
+        )
+        return Completed(name=SKIPPED, message=message)
     else:
         resource = {"prefect.resource.id": DATA_RESOURCE, "prefect.resource.name": "trajectories"}
         emit_event(DATA_CHANGED, resource, payload={"hash": current})
     return current
 
 
-def _prepared(config_file: str, overrides: list[str] | None, *, trains: bool = False) -> Config:
-    """The config, with its data in place.
+def _prepare_config(config_file: str, overrides: list[str] | None, *, trains: bool = False) -> Config:
+    """Return the config, with its data pulled and its settings checked.
 
-    Args: trains: note the trajectories for the watch, also where the overrides are refused afterwards.
+    Args:
+        trains: store the hash of the trajectories for the watch, even if the overrides are refused
+            afterwards.
     """
+    from flows.checks.config_checks import check_settings
     from flows.checks.machine import require_machine
-    from flows.checks.preflight import check_settings, require_repository
+    from flows.checks.preflight import require_repository
 
     root = Path.cwd()
-    plain = load_config(root / config_file)
+    base = load_config(root / config_file)
     require_repository(root)
     require_machine(root)
-    _data_in_place(plain, backbone=not overrides and not plain.backbone.path)
+    _pull_data(base, backbone=not overrides and not base.backbone.path)
     if trains:
-        note_trained_on(plain, trajectories_hash(plain, root))
+        note_trained_on(base, trajectories_hash(base, root))
     if not overrides:
-        check_settings(root, plain, Path(config_file))
-        return plain
+        check_settings(root, base, Path(config_file))
+        return base
     config = load_config(root / config_file, overrides)
-    _data_in_place(config, backbone=not config.backbone.path)
-    if trains and config.environment.name != plain.environment.name:
+    _pull_data(config, backbone=not config.backbone.path)
+    if trains and config.environment.name != base.environment.name:
         note_trained_on(config, trajectories_hash(config, root))
     check_settings(root, config, Path(config_file))
     return config
 
 
-def _server_is_silent(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Whether a failure is worth another try: only one of transport is."""
+def _server_did_not_answer(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
+    """Return True if a task failed because a server did not answer: only then it is retried."""
     return isinstance(state.result(raise_on_failure=False), ServiceUnreachable)
 
 
-def _tried_again(name: str) -> Callable[[Callable[P, R]], Task[P, R]]:
-    """A task that is tried again while a server is silent, and after no other failure."""
+def _retried_task(name: str) -> Callable[[Callable[P, R]], Task[P, R]]:
+    """Return a decorator for a task that is retried only while a server does not answer."""
     return task(
         name=name,
         retries=3,
         retry_delay_seconds=exponential_backoff(30),
         retry_jitter_factor=0.5,
-        retry_condition_fn=_server_is_silent,
+        retry_condition_fn=_server_did_not_answer,
         cache_policy=NO_CACHE,
     )
 
 
-@_tried_again("data")
-def _data_in_place(config: Config, backbone: bool) -> None:
-    """What is in a remote that does not answer is waited for."""
+@_retried_task("data")
+def _pull_data(config: Config, backbone: bool) -> None:
+    """Pull the data of the config if it is missing; retried while the remote does not answer."""
     from flows.checks.preflight import ensure_data
 
     ensure_data(Path.cwd(), config, get_run_logger().info, backbone=backbone)
 
 
-def _retrained(config: Config) -> tuple[str, str]:
-    """The run's id and the gate's reason.
+def _retrain_with_retries(config: Config) -> tuple[str, str]:
+    """Retrain; return the run's id and the reason of the promotion gate.
 
-    While a server is silent it is tried again: each try is a run of its own, which reuses the finished
+    If a server does not answer it is retried: each attempt is a run of its own, which reuses the finished
     stages. The job is called as a function, so that its stages are subflows of the deployed flow run.
     """
     from flows.retrain import retrain
 
     for delay in (*RETRY_SECONDS, None):
         try:
-            finished = retrain.fn(config, Path.cwd())
+            result = retrain.fn(config, Path.cwd())
         except ServiceUnreachable as error:
             if delay is None:
                 raise
-            get_run_logger().warning("%s Tried again in %.0f s.", error, delay)
+            get_run_logger().warning("%s Retry in %.0f s.", error, delay)
             time.sleep(delay * random.uniform(1, 1.5))
         else:
-            return finished.directory.name, finished.decision.reason
-    raise AssertionError("the last try raises or returns")
+            return result.directory.name, result.decision.reason
+    raise AssertionError("the last attempt raises or returns")

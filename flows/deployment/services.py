@@ -1,8 +1,8 @@
-"""The two user interfaces, MLflow's and Prefect's, as child processes that end with the command.
+"""Starts the servers of MLflow and Prefect as child processes that end with the command.
 
     dreamgym ui
 
-A child that outlives SIGTERM is killed after `GRACE_SECONDS`. Their output lies under `.dreamgym/ui/`.
+A child that is still running `GRACE_SECONDS` after SIGTERM is killed. Their output is in `.dreamgym/ui/`.
 """
 
 from __future__ import annotations
@@ -23,22 +23,27 @@ from types import FrameType
 from components.config import TrackingConfig
 from components.errors import ConfigError, TrackingError
 from components.tracking.mlflow_adapter.mlflow_uri import (
-    follow_move,
-    opened_alone,
+    exclusive_store_access,
     require_reachable,
     resolve_uri,
+    update_moved_locations,
     without_password,
 )
 from flows.checks.machine import HOST, port_is_free
 
 START_SECONDS = 180.0
+"""Most seconds until a server answers."""
 GRACE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Service:
-    """A server to start: how, on which port, and where it says that it is well. `option` is what chooses
-    another port, `environment` what it is told besides.
+    """A server to start.
+
+    Args:
+        health: path that answers when the server is ready.
+        option: of `dreamgym ui` that chooses another port.
+        environment: further environment variables.
     """
 
     name: str
@@ -50,18 +55,20 @@ class Service:
 
     @property
     def address(self) -> str:
-        """Where a browser finds it."""
+        """The server's address in a browser."""
         return f"http://{HOST}:{self.port}"
 
 
 def mlflow_service(config: TrackingConfig, root: Path, port: int) -> Service | str:
-    """The MLflow server over the store that runs are recorded in; its address if that already is a server."""
+    """Return the MLflow server of the store of runs; its address if the store is a server."""
     uri = resolve_uri(config, root)
     if uri.startswith(("http://", "https://")):
         return without_password(uri)
     require_reachable(uri)
-    with opened_alone(uri):  # a new store has its tables before a server could be killed among them
-        follow_move(uri, root)
+    with exclusive_store_access(
+        uri
+    ):  # creates the tables of a new store before a server could be killed at it
+        update_moved_locations(uri, root)
     command = (
         sys.executable,
         "-m",
@@ -80,50 +87,51 @@ def mlflow_service(config: TrackingConfig, root: Path, port: int) -> Service | s
 
 
 def prefect_service(port: int) -> Service | str:
-    """The Prefect server over the database that flows write to; its address if PREFECT_API_URL names one."""
+    """Return the Prefect server of the flows' database; its address if PREFECT_API_URL is set."""
     if url := os.environ.get("PREFECT_API_URL", ""):
         return url.removesuffix("/").removesuffix("/api")
     command = (sys.executable, "-m", "prefect", "server", "start", "--host", HOST, "--port", str(port))
-    told = (
-        ("PREFECT_SERVER_API_HOST", HOST),
-        ("PREFECT_SERVER_API_PORT", str(port)),
-    )  # the pages ask there, not where the server listens
-    return Service("Prefect", command, port, "/api/health", "--prefect-port", told)
+    # The web pages use these settings, not the address that the server listens on.
+    environment = (("PREFECT_SERVER_API_HOST", HOST), ("PREFECT_SERVER_API_PORT", str(port)))
+    return Service("Prefect", command, port, "/api/health", "--prefect-port", environment)
 
 
 def require_free_ports(services: Sequence[Service]) -> None:
-    """Fail before anything is started. Raises TrackingError naming the port in use, or ConfigError if two are
-    to share one.
+    """Check the ports before anything is started.
+
+    Raises:
+        TrackingError: a port is in use.
+        ConfigError: two services have the same port.
     """
     if len({service.port for service in services}) < len(services):
-        found = (
-            f"{' and '.join(service.name for service in services)} are both to listen on port "
-            f"{services[0].port}."
-        )
+        names = " and ".join(service.name for service in services)
+        problem = f"{names} are both given the port {services[0].port}."
         raise ConfigError(
-            found,
+            problem,
             "Expected two ports.",
             "Type, for example: dreamgym ui --mlflow-port 5001 --prefect-port 4201",
         )
     for service in services:
         if not port_is_free(service.port):
-            found = f"Port {service.port} is in use; {service.name} needs it."
-            other = f"dreamgym ui {service.option} {service.port + 1}"
+            problem = f"Port {service.port} is in use; {service.name} needs it."
+            command = f"dreamgym ui {service.option} {service.port + 1}"
             next_step = (
-                f"Stop what listens there (`ss -ltnp | grep {service.port}` names it), or type: {other}"
+                f"Stop what listens there (`ss -ltnp | grep {service.port}` names it), or type: {command}"
             )
-            raise TrackingError(found, next_step=next_step)
+            raise TrackingError(problem, next_step=next_step)
 
 
 def serve(services: Sequence[Service], root: Path, on_ready: Callable[[Service], None]) -> None:
-    """Start the services, say so when each is well, and wait for Ctrl-C or SIGTERM; all of them are stopped
-    then.
+    """Start the services, wait for Ctrl-C or SIGTERM, then stop all of them.
+
+    Args:
+        on_ready: called with each service when it answers.
 
     Raises:
-        TrackingError: a port is in use, or a service ended or did not become well in time.
+        TrackingError: a port is in use, or a service ended or did not answer in time.
     """
     require_free_ports(services)
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    old_handler = signal.signal(signal.SIGTERM, _interrupt)
     children: list[tuple[Service, subprocess.Popen[bytes], Path]] = []
     try:
         for service in services:
@@ -134,24 +142,24 @@ def serve(services: Sequence[Service], root: Path, on_ready: Callable[[Service],
         while True:
             for service, child, log in children:
                 if child.poll() is not None:
-                    raise _ended(service, child, log)
+                    raise _ended_error(service, child, log)
             time.sleep(0.5)
     except KeyboardInterrupt:
         return
     finally:
         stop([child for _, child, _ in children])
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, old_handler)
 
 
 def stop(children: Sequence[subprocess.Popen[bytes]]) -> None:
-    """SIGTERM to every child's process group, SIGKILL to those that are still there after the grace."""
+    """Send SIGTERM to every child's process group, and SIGKILL to those still running after GRACE_SECONDS."""
     for child in children:
-        _signal(child, signal.SIGTERM)
+        _signal_group(child, signal.SIGTERM)
     deadline = time.monotonic() + GRACE_SECONDS
     for child in children:
         with suppress(subprocess.TimeoutExpired):
             child.wait(max(0.1, deadline - time.monotonic()))
-        _signal(child, signal.SIGKILL)
+        _signal_group(child, signal.SIGKILL)
         child.wait()
 
 
@@ -159,7 +167,7 @@ def _start(service: Service, root: Path) -> tuple[subprocess.Popen[bytes], Path]
     log = root / ".dreamgym" / "ui" / f"{service.name.lower()}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
-        # A session of its own: Ctrl-C reaches this command alone, which then ends the whole group.
+        # In a session of its own, so that Ctrl-C reaches only this command, which then ends the whole group.
         return subprocess.Popen(
             service.command,
             cwd=root,
@@ -175,7 +183,7 @@ def _await_health(service: Service, child: subprocess.Popen[bytes], log: Path) -
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if child.poll() is not None:
-            raise _ended(service, child, log)
+            raise _ended_error(service, child, log)
         try:
             urllib.request.urlopen(service.address + service.health, timeout=5).close()
             return
@@ -187,16 +195,15 @@ def _await_health(service: Service, child: subprocess.Popen[bytes], log: Path) -
     )
 
 
-def _ended(service: Service, child: subprocess.Popen[bytes], log: Path) -> TrackingError:
-    last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:] or [
-        "it said nothing"
-    ]
+def _ended_error(service: Service, child: subprocess.Popen[bytes], log: Path) -> TrackingError:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    reason = lines[-1] if lines else "it printed nothing"
     return TrackingError(
-        f"{service.name} ended with exit code {child.returncode}: {last[0]}", next_step=f"Look at {log}."
+        f"{service.name} ended with exit code {child.returncode}: {reason}", next_step=f"Look at {log}."
     )
 
 
-def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, number)
 

@@ -1,3 +1,1 @@
-"""Flows and commands beside the main job: collect, pretrain, fidelity, ablation, study, transfer,
-reproduce.
-"""
+"""Jobs other than the main one: collect, pretrain, fidelity, ablation, study, transfer, reproduce."""

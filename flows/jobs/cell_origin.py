@@ -1,8 +1,7 @@
-"""What a cell of a study or an ablation depends on; a cell on disk is read back only where that is what is
-asked for.
+"""The origin of a cell of a study or an ablation: config, data version and models.
 
-The whole config is kept, not its hash: a key that was added since counts with its default, and what differs
-can be named.
+A cell on disk is reused only if its origin is the requested one. The whole config is kept, not its hash. So a
+config key that was added later counts with its default, and a message can name what differs.
 """
 
 from __future__ import annotations
@@ -22,22 +21,23 @@ from components.trajectories.dvc.snapshots import part_hash
 from components.trajectories.store import DataLayout
 
 Origin = dict[str, Any]
-IDLE = ("threads", "tracking", "promotion", "stage_timeout_minutes")
-"""What of a config changes no number of a cell (threads: none but the last digit)."""
-MOST_NAMED = 5
+UNUSED_KEYS = ("threads", "tracking", "promotion", "stage_timeout_minutes")
+"""Config keys that change no number of a cell; `threads` only changes the last digit."""
+MAX_LISTED_DIFFERENCES = 5
 
 
-def origin_of(config: Config, root: Path, idle: Sequence[str] = ()) -> Origin:
-    """Config, the data's version and the content of the models named by a path, which may lie elsewhere on
-    another machine.
+def origin_of(config: Config, root: Path, unused: Sequence[str] = ()) -> Origin:
+    """Return the config, the version of the data, and the hashes of models that the config names by path.
 
-    The replay log, which every retraining extends and no cell reads, is no part of that version.
+    The replay log is not part of the version: every retraining extends it, and no cell reads it. Paths are
+    not part of the origin, because they differ between machines.
 
-    Args: idle: further sections, such as `study` or `rl.real`, that change no number of such a cell.
+    Args:
+        unused: further sections of the config, such as `study` or `rl.real`, that change no such number.
     """
     layout = DataLayout.of(root, config.environment.name)
     values = config.model_dump(mode="json")
-    for key in (*IDLE, *idle):
+    for key in (*UNUSED_KEYS, *unused):
         section, _, rest = key.partition(".")
         if rest:
             values[section].pop(rest)
@@ -45,33 +45,36 @@ def origin_of(config: Config, root: Path, idle: Sequence[str] = ()) -> Origin:
             values.pop(section)
     values["environment"] = config.environment.decisive(where=True)
     values["retrieval"].pop("server")
-    named = {section: values[section].pop("path") for section in ("backbone", "experience_model")}
-    models = {f"{section}.path": tree_hash(root / path) for section, path in named.items() if path}
+    paths = {section: values[section].pop("path") for section in ("backbone", "experience_model")}
+    models = {f"{section}.path": tree_hash(root / path) for section, path in paths.items() if path}
     return {"config": values, "data": part_hash(root, layout.root.name, layout.replay.name), "models": models}
 
 
-def require_origin(file: Path, found: Mapping[str, Any], wanted: Origin, cure: str) -> None:
-    """Raises DataError naming what differs between the origin that `file` tells and the one asked for."""
+def require_origin(file: Path, recorded: Mapping[str, Any], expected: Origin, next_step: str) -> None:
+    """Raise DataError if the origin recorded in `file` is not the expected one, naming what differs."""
     try:
-        config = Config.model_validate(migrate(found["config"], allow_removed=True)).model_dump(mode="json")
-        removed = _removed(found["config"], wanted)
-        sides = [{**_kept(config, wanted["config"]), "data": found["data"], **found["models"], **removed}]
+        config = Config.model_validate(migrate(recorded["config"], allow_removed=True)).model_dump(
+            mode="json"
+        )
+        config = _with_keys_of(config, expected["config"])
+        recorded_values = {**config, "data": recorded["data"], **recorded["models"]}
+        recorded_values |= _removed_options(recorded["config"], expected)
     except (ValidationError, KeyError, TypeError) as error:
         raise DataError(
-            f"{file} tells a config that there is no more: {str(error).splitlines()[0]}.", next_step=cure
+            f"{file} has a config that is no longer valid: {str(error).splitlines()[0]}.", next_step=next_step
         ) from None
-    sides.append({**wanted["config"], "data": wanted["data"], **wanted["models"]})
-    other = [f"{change.name} ({change.first}, not {change.second})" for change in changed_fields(*sides)]
-    if other:
-        more = f" and {len(other) - MOST_NAMED} more" if len(other) > MOST_NAMED else ""
-        raise DataError(
-            f"{file} was made with something else: {', '.join(other[:MOST_NAMED])}{more}.", next_step=cure
-        )
+    expected_values = {**expected["config"], "data": expected["data"], **expected["models"]}
+    changes = changed_fields(recorded_values, expected_values)
+    if changes:
+        listed = [f"{change.name} ({change.first}, not {change.second})" for change in changes]
+        more = len(listed) - MAX_LISTED_DIFFERENCES
+        text = ", ".join(listed[:MAX_LISTED_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
+        raise DataError(f"{file} was made with something else: {text}.", next_step=next_step)
 
 
-def _removed(config: Mapping[str, Any], wanted: Origin) -> dict[str, Any]:
-    """Options of an earlier version with another value than today's constant, of the sections asked for."""
-    stages = wanted["config"].get("rl", {})
+def _removed_options(config: Mapping[str, Any], expected: Origin) -> dict[str, Any]:
+    """Return options of an earlier version whose value is not today's constant, of the expected sections."""
+    stages = expected["config"].get("rl", {})
     return {
         key: value
         for key, value in removed_options(config).items()
@@ -79,10 +82,11 @@ def _removed(config: Mapping[str, Any], wanted: Origin) -> dict[str, Any]:
     }
 
 
-def _kept(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` without what `wanted` leaves out, at any level."""
-    both = {name: (value, wanted[name]) for name, value in values.items() if name in wanted}
-    return {
-        name: _kept(*pair) if all(isinstance(one, dict) for one in pair) else pair[0]
-        for name, pair in both.items()
-    }
+def _with_keys_of(values: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values` without the keys that `other` lacks, at any level."""
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in other:
+            both_are_sections = isinstance(value, dict) and isinstance(other[name], dict)
+            result[name] = _with_keys_of(value, other[name]) if both_are_sections else value
+    return result

@@ -1,11 +1,10 @@
-"""Record the offline data: play tasks of the real environment and write tasks and trajectories as Parquet
-under `data/`.
+"""Records the offline data: plays tasks of the real environment, writes tasks and trajectories to `data/`.
 
     dreamgym collect --config configs/quick.yaml
 
-The same config and seed give the same bytes, so the same DVC hash. All games are played before the first file
-is written, and all files are written before the first is renamed into its place: a collection that fails
-leaves the old data whole.
+The files are Parquet. The same config and seed give the same bytes, so the same DVC hash. All games are
+played before the first file is written, and all files are written before the first is renamed into place. So
+a failed collection leaves the old data unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from prefect.cache_policies import NO_CACHE
 
 from components.config import Config
 from components.environments import make_adapter
-from components.environments.protocol import Adapter
+from components.environments.capabilities import Adapter
 from components.environments.text_world.listed_tasks import listed_tasks
 from components.errors import DataError, EnvironmentFailure
 from components.files import cannot_write, write_json
@@ -32,29 +31,21 @@ from components.trajectories.store import DataLayout, write_tasks, write_transit
 from flows.dead_flow_runs import end_dead_runs_if_tracked
 
 ROWS = 64
-"""Episodes played side by side; it changes no result."""
+"""Episodes played as one batch; the number changes no result."""
 TEST_TASKS = 200
-"""Held-out games listed in the data: more than an evaluation plays, so that it may play more without new
-data.
-"""
-
-SPARE_TEST = 4
-"""Test tasks looked at for each one wanted in an unseen world."""
-
+"""Held-out games listed in the data: more than an evaluation plays, so that a later one can play more."""
+SPARE_TEST_TASKS = 4
+"""Test tasks drawn for each task in an unseen world that fidelity is measured on."""
 STAGED = ".new.tmp"
-"""Directory under `data/` that new files are written to; DVC never looks at *.tmp, so one that a power cut
-left is in no version.
-"""
+"""Directory under `data/` that new files are first written to. DVC ignores *.tmp."""
 
 OnBatch = Callable[[str, int, int], None]
-"""Called with (`train` or `fidelity`, episodes done, episodes in all)."""
+"""Called with (`train` or `fidelity`, finished episodes, all episodes)."""
 
 
 @dataclass(frozen=True)
 class Collected:
-    """What was recorded: split -> number of (tasks, episodes, transitions), and the version that it
-    became.
-    """
+    """What was recorded: split -> number of (tasks, episodes, transitions), and the new version of data/."""
 
     counts: dict[str, tuple[int, int, int]]
     version: Snapshot
@@ -62,87 +53,87 @@ class Collected:
 
 @flow(name="collect", validate_parameters=False)
 def collect_data(config: Config, root: Path = Path(), on_batch: OnBatch | None = None) -> Collected:
-    """Tasks, episodes, files, snapshot.
+    """Record the offline data of an environment and save it as a new version.
+
+    Args:
+        on_batch: called after each batch of episodes.
 
     Raises:
-        EnvironmentFailure: a game cannot be made, loaded or played.
-        DataError: the disk refuses, or `root` is no git repository.
+        EnvironmentFailure: a game cannot be created, loaded or played.
+        DataError: a file cannot be written, or `root` is no git repository.
     """
     end_dead_runs_if_tracked(config.tracking, root.resolve())
-    # 1. Choose the tasks: those of the fidelity set follow those of the training set (and of the test set),
-    # and are other games.
+    # The fidelity set uses other games than the training and the test set.
     tasks = choose_tasks(config)
-    # 2. Play every behaviour on them.
-    played = {name: play_episodes(config, name, tasks[name], on_batch) for name in ("train", "fidelity")}
-    # 3. Keep a version of what lies there, then write.
+    episodes = {name: play_episodes(config, name, tasks[name], on_batch) for name in ("train", "fidelity")}
     keep_old_version(root)
-    write(config, DataLayout.of(root, config.environment.name), tasks, played)
-    # 4. Version the new data and push it to the remote that takes new versions.
+    write(config, DataLayout.of(root, config.environment.name), tasks, episodes)
     version = snapshot(root)
     push(root)
     counts = {
-        name: (len(tasks[name]), len(episodes), sum(len(e.steps) for e in episodes))
-        for name, episodes in played.items()
+        name: (len(tasks[name]), len(own), sum(len(episode.steps) for episode in own))
+        for name, own in episodes.items()
     }
     return Collected({**counts, "test": (len(tasks["test"]), 0, 0)}, version)
 
 
 @task(cache_policy=NO_CACHE)
 def choose_tasks(config: Config) -> dict[str, list[Task]]:
-    """Tasks of `train`, `fidelity` and `test`."""
-    adapter, data = make_adapter(config.environment), config.data
+    """Return the tasks of `train`, `fidelity` and `test`."""
+    adapter = make_adapter(config.environment)
+    data = config.data
     train = listed_tasks(
         adapter, config.environment.name, TRAIN, data.train_tasks + data.fidelity_tasks, data.seed
     )
-    listed, test = _held_out(config, adapter)
-    strange = [task for task in test[listed:] if adapter.unseen(task)][: data.fidelity_worlds]
-    if len(strange) < data.fidelity_worlds:
-        found = (
-            f"The test split has {len(strange)} tasks in unseen worlds beside the {listed} that "
-            "policies are evaluated on."
-        )
+    listed, test = _held_out_tasks(config, adapter)
+    unseen = [task for task in test[listed:] if adapter.unseen(task)][: data.fidelity_worlds]
+    if len(unseen) < data.fidelity_worlds:
         raise EnvironmentFailure(
-            found, f"data.fidelity_worlds={data.fidelity_worlds} are wanted.", "Lower data.fidelity_worlds."
+            f"The test split has {len(unseen)} tasks in unseen worlds apart from the {listed} that policies "
+            "are evaluated on.",
+            f"Expected {data.fidelity_worlds} (data.fidelity_worlds).",
+            "Lower data.fidelity_worlds.",
         )
     return {
         "train": train[: data.train_tasks],
-        "fidelity": [*train[data.train_tasks :], *strange],
+        "fidelity": [*train[data.train_tasks :], *unseen],
         "test": test[:listed],
     }
 
 
-def _held_out(config: Config, adapter: Adapter) -> tuple[int, list[Task]]:
-    """How many test tasks are listed for evaluations, and these with the spare ones behind them.
+def _held_out_tasks(config: Config, adapter: Adapter) -> tuple[int, list[Task]]:
+    """Return the number of test tasks listed for evaluations, and these tasks followed by spare ones.
 
-    A world with fewer than TEST_TASKS lists what an evaluation plays.
+    An environment with fewer than TEST_TASKS lists as many as an evaluation plays.
     """
-    spare, wanted, name = (
-        SPARE_TEST * config.data.fidelity_worlds,
-        config.evaluation.tasks,
-        config.environment.name,
-    )
+    spare = SPARE_TEST_TASKS * config.data.fidelity_worlds
+    evaluated = config.evaluation.tasks
+    name = config.environment.name
+    seed = config.data.seed
+    count = max(TEST_TASKS, evaluated)
     try:
-        return max(TEST_TASKS, wanted), listed_tasks(
-            adapter, name, TEST, max(TEST_TASKS, wanted) + spare, config.data.seed
-        )
+        return count, listed_tasks(adapter, name, TEST, count + spare, seed)
     except EnvironmentFailure:
-        if wanted >= TEST_TASKS:
+        if evaluated >= TEST_TASKS:
             raise
-        return wanted, listed_tasks(adapter, name, TEST, wanted + spare, config.data.seed)
+        return evaluated, listed_tasks(adapter, name, TEST, evaluated + spare, seed)
 
 
 @task(cache_policy=NO_CACHE)
 def play_episodes(
     config: Config, name: str, tasks: list[Task], on_batch: OnBatch | None = None
 ) -> list[Trajectory]:
-    """Every task's episodes, in order. Raises EnvironmentFailure if the engine breaks one each time it is
-    played.
+    """Return every task's episodes, in order.
+
+    Raises:
+        EnvironmentFailure: the engine fails in an episode at each of its attempts.
     """
-    adapter, data = make_adapter(config.environment), config.data
+    adapter = make_adapter(config.environment)
+    data = config.data
     episodes = plan(tasks, {behaviour: getattr(data, behaviour) for behaviour in BEHAVIOURS}, data.seed)
     if not episodes:
         raise EnvironmentFailure(
-            "No behaviour has an episode.",
+            "The config records no episode: all behaviours are 0.",
             "Expected at least one.",
             "Set data.expert=1 and data.near_miss=2, for example.",
         )
@@ -160,34 +151,30 @@ def play_episodes(
 
 @task(cache_policy=NO_CACHE)
 def keep_old_version(root: Path) -> None:
-    """What lies under `data/` now goes into DVC's cache before it is replaced, unless there is nothing."""
+    """Save the present content of `data/` in DVC's cache before it is replaced; do nothing if it is empty."""
     if any(path.is_file() for path in (root / "data").rglob("*")):
-        get_run_logger().info("data/ as it was stays in DVC's cache as %s", snapshot(root).hash)
+        get_run_logger().info("the previous data/ stays in DVC's cache as %s", snapshot(root).hash)
 
 
 @task(cache_policy=NO_CACHE)
 def write(
-    config: Config, layout: DataLayout, tasks: dict[str, list[Task]], played: dict[str, list[Trajectory]]
+    config: Config, layout: DataLayout, tasks: dict[str, list[Task]], episodes: dict[str, list[Trajectory]]
 ) -> None:
-    """The five Parquet files, and the settings that made them: all written beside the old ones, then renamed
-    one after the other.
-    """
+    """Write the five Parquet files and their settings to a new directory, then rename them into place."""
     staged = DataLayout(layout.root / STAGED)
     shutil.rmtree(staged.root, ignore_errors=True)
     try:
         for name, chosen in tasks.items():
             write_tasks(staged.tasks(name), chosen)
-        for name, episodes in played.items():
-            write_transitions(
-                staged.trajectories(name), [step for episode in episodes for step in episode.steps]
-            )
+        for name, own in episodes.items():
+            write_transitions(staged.trajectories(name), [step for episode in own for step in episode.steps])
         write_json(staged.settings, recorded_settings(config))
-        _place(staged.root, layout.root)
+        _move_files(staged.root, layout.root)
     finally:
         shutil.rmtree(staged.root, ignore_errors=True)
 
 
-def _place(staged: Path, target: Path) -> None:
+def _move_files(staged: Path, target: Path) -> None:
     files = [file.relative_to(staged) for file in staged.rglob("*") if file.is_file()]
     try:
         for file in files:
@@ -198,14 +185,14 @@ def _place(staged: Path, target: Path) -> None:
         for file in files:
             (staged / file).replace(target / file)
     except OSError as error:
-        found = f"{target} now holds new files beside old ones: {error}."
+        problem = f"{target} now holds a mixture of new and old files: {error}."
         raise DataError(
-            found, next_step="Type `dvc checkout --force data.dvc` to get the old data back."
+            problem, next_step="Type `dvc checkout --force data.dvc` to get the old data back."
         ) from error
 
 
 def recorded_settings(config: Config) -> dict[str, dict[str, Any]]:
-    """The part of the config that the recorded games and episodes depend on."""
+    """Return the part of the config that the recorded games and episodes depend on."""
     return {
         "environment": config.environment.decisive(),
         "data": config.data.model_dump(exclude={"quarantine_share", "max_text_chars"}),

@@ -1,11 +1,10 @@
-"""The whole examination of an experience model: may this dream be trusted, and where not?
+"""The complete fidelity measurement of an experience model, on held-out tasks.
 
     dreamgym fidelity --config configs/quick.yaml
 
-Single steps of held-out offline data and of policies at hand (an untrained one, the cloned one, the one
-trained in the dream), and whole dreamed episodes replayed in the real engine. Everything is held out: no
-model has seen these tasks. The real steps that the policies take here are check interactions: counted, but
-not training.
+It compares single steps of held-out offline data and single steps of three policies (untrained, cloned,
+trained in the dream). It also replays whole dreamed episodes in the real engine. No model was trained on
+these tasks. The policies' real steps are counted as check interactions, apart from training.
 """
 
 from __future__ import annotations
@@ -24,19 +23,27 @@ from components.config import Config
 from components.environments import make_adapter
 from components.evaluation.judge import VERSION, judge_transitions
 from components.evaluation.metrics.bound import bound_metrics
-from components.evaluation.metrics.fidelity_metrics import EXAMINED, examined_policies, fidelity_metrics
-from components.evaluation.metrics.intervals import exact, proportion
+from components.evaluation.metrics.fidelity_metrics import (
+    EXAMINED_POLICIES,
+    examined_policy_metrics,
+    fidelity_metrics,
+)
+from components.evaluation.metrics.intervals import exact_value, proportion
 from components.evaluation.metrics.judge_axes import axes_metrics
 from components.evaluation.metrics.judgements import read_judgements, write_judgements
-from components.evaluation.metrics.open_loop import Rehearsal, open_loop_metrics, write_rehearsals
+from components.evaluation.metrics.open_loop import (
+    OpenLoopEpisode,
+    open_loop_metrics,
+    write_open_loop_episodes,
+)
 from components.experience.real_replay import Replay, replay
-from components.experience.step_judgements import measure
+from components.experience.step_judgements import judge_predictions
 from components.language.endpoint.json_endpoint import Endpoint
 from components.language.threads import decoding
 from components.policy.policy import Policy
 from components.policy.rollout import Rollout, Stamp, play_whole
-from components.records import Task
-from components.tracking.stage_store.stage_store import StageResult
+from components.records import Task, Transition
+from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.store import read_tasks, read_transitions, trajectories, write_transitions
 from flows.run.pipeline_run import Run
 from flows.run.run_data import encoder_input, policy_backbone
@@ -51,33 +58,34 @@ from flows.stages.validate import validate_data
 OPEN_LOOP_STEPS = 20
 """Step limit of the dreamed episodes that are replayed."""
 ROWS = 64
+"""Tasks that are played as one batch."""
 
 
 @flow(name="fidelity", validate_parameters=False)
 def examine(config: Config, root: Path = Path(), model: StageResult | None = None) -> Run:
-    """Everything that the examination needs, made or reused, then the examination; the run with its metrics.
+    """Measure the fidelity of an experience model; train the models and policies that are missing.
 
-    Args: model: the finished stage of the experience model to examine; None: the one of this config, made if
-    it is not there.
+    Args:
+        model: finished stage of the experience model; None: the config's own, trained if it is missing.
+
+    Returns:
+        the run, with its metrics.
     """
     run = Run(config, root.resolve())
     run.start("fidelity")
     try:
-        # 1. Check the offline data.
         validate_data(run)
-        # 2. Fine-tune the experience model; its single steps on held-out offline data are judged there.
+        # This stage also judges single steps of held-out offline data.
         if model is None:
             fine_tune_experience_model(run)
         else:
             run.adopt(model)
-        # 3. The policies whose actions it must also get right.
         clone_policy(run)
         train_in_dream(run)
-        # 4. Let them play held-out tasks in the real environment.
+        # Judge the dream on real steps of the policies, and their whole dreams in the real engine.
         play_policies(run)
-        # 5. Judge the dream on their steps, and whole dreams of theirs in the real engine.
         examine_dream(run)
-        # 6. Let a language model judge some of the steps, if one is named.
+        # Let a language model judge some of the steps.
         if config.fidelity.judged:
             judge_dream(run)
         run.finish()
@@ -88,38 +96,44 @@ def examine(config: Config, root: Path = Path(), model: StageResult | None = Non
 
 
 def policy_inputs(run: Run) -> dict[str, StageOutput | Path]:
-    """Name -> weights of the policies that a dream is examined with."""
+    """Return name -> weights of the three policies: untrained, cloned, trained in the dream."""
     trained = [StageOutput("clone", "policy"), StageOutput("synthetic_rl", "policy")]
-    return dict(zip(EXAMINED, [policy_backbone(run), *trained], strict=True))
+    return dict(zip(EXAMINED_POLICIES, [policy_backbone(run), *trained], strict=True))
 
 
 @stage_flow("play-policies")
 def play_policies(run: Run) -> Stage:
-    """Real episodes of each policy on held-out tasks, as transitions whose behaviour is the policy's name."""
-    config = run.slice("environment") | {"tasks": run.config.fidelity.open_loop_tasks, **_sampling(run)}
+    """Stage: real episodes of each policy on held-out tasks; `behaviour` is the policy's name."""
+    config = run.slice("environment") | {
+        "tasks": run.config.fidelity.open_loop_tasks,
+        **_sampling_config(run),
+    }
     return Stage(
         "policy_episodes",
-        work=partial(_play, run),
+        work=partial(_play_policies, run),
         inputs={**policy_inputs(run), "fidelity": StageOutput("validate", "fidelity")},
         config=config,
         code=__name__,
     )
 
 
-def _sampling(run: Run) -> dict[str, Any]:
+def _sampling_config(run: Run) -> dict[str, Any]:
     return run.config.rl.dream.model_dump(include={"temperature", "max_new_tokens"}) | run.computing()
 
 
-def _play(run: Run, inputs: Inputs, work: Path) -> Outcome:
-    config, tasks = run.config, examined_tasks(run)
-    metrics, steps, restarts = {}, [], 0
+def _play_policies(run: Run, inputs: Inputs, work: Path) -> Outcome:
+    config = run.config
+    tasks = examined_tasks(run)
+    metrics = {}
+    steps: list[Transition] = []
+    restarts = 0
     with closing(make_adapter(config.environment).open()) as world, decoding():
-        for name in EXAMINED:
-            rollouts = _rollouts(run, name, inputs[name], world, tasks, config.environment.max_steps)
+        for name in EXAMINED_POLICIES:
+            rollouts = _play_in_batches(run, name, inputs[name], world, tasks, config.environment.max_steps)
             episodes = [rollout.trajectory for rollout in rollouts]
             restarts += sum(rollout.tries - 1 for rollout in rollouts)
             metrics[f"fidelity/real_success_rate/held_out/{name}"] = proportion(
-                sum(e.success for e in episodes), len(episodes)
+                sum(episode.success for episode in episodes), len(episodes)
             )
             steps += [replace(step, behaviour=name) for episode in episodes for step in episode.steps]
     write_transitions(work / "episodes.parquet", steps)
@@ -127,44 +141,54 @@ def _play(run: Run, inputs: Inputs, work: Path) -> Outcome:
     return Outcome({"episodes": "episodes.parquet"}, metrics, costs=costs)
 
 
-def _rollouts(
+def _play_in_batches(
     run: Run, name: str, directory: Path, world: Any, tasks: list[Task], max_steps: int
 ) -> list[Rollout]:
-    length, template = run.config.rl.dream.max_new_tokens, run.config.backbone.chat_template
-    policy, stamp = (
-        Policy.load(directory, max_new_tokens=length, compute=run.compute, chat_template=template),
-        Stamp(prefix=name),
+    """Play every task once with the policy in `directory`.
+
+    Args:
+        name: of the policy.
+        world: the real environment or a dream.
+    """
+    settings = run.config.rl.dream
+    policy = Policy.load(
+        directory,
+        max_new_tokens=settings.max_new_tokens,
+        compute=run.compute,
+        chat_template=run.config.backbone.chat_template,
     )
-    played: list[Rollout] = []
+    stamp = Stamp(prefix=name)
+    rollouts: list[Rollout] = []
     for start in range(0, len(tasks), ROWS):
-        part, temperature = tasks[start : start + ROWS], run.config.rl.dream.temperature
-        played += play_whole(
+        rollouts += play_whole(
             policy,
             world,
-            part,
+            tasks[start : start + ROWS],
             max_steps=max_steps,
-            temperature=temperature,
+            temperature=settings.temperature,
             seed=run.config.seed,
             stamp=stamp,
         )
-    return played
+    return rollouts
 
 
 def examined_tasks(run: Run) -> list[Task]:
-    """The held-out tasks that the policies play: of known and of unseen worlds in turn, so that a few are of
-    both.
+    """Return the held-out tasks that the policies play.
+
+    Tasks in known and in unseen worlds alternate, so that a small number contains both.
     """
-    tasks, adapter = read_tasks(run.data.tasks("fidelity")), make_adapter(run.config.environment)
+    tasks = read_tasks(run.data.tasks("fidelity"))
+    adapter = make_adapter(run.config.environment)
     parts = [[task for task in tasks if adapter.unseen(task) == unseen] for unseen in (False, True)]
-    mixed = [part[place] for place in range(len(tasks)) for part in parts if place < len(part)]
+    mixed = [part[number] for number in range(len(tasks)) for part in parts if number < len(part)]
     return mixed[: run.config.fidelity.open_loop_tasks]
 
 
 @stage_flow("examine-dream")
 def examine_dream(run: Run) -> Stage:
-    """Judgements of the policies' real steps, their dreamed episodes in the real engine, and all metrics."""
+    """Stage: judgements of the policies' real steps, replays of their dreamed episodes, and all metrics."""
     config = run.slice("experience_model", "retrieval", "environment")
-    config |= {"tasks": run.config.fidelity.open_loop_tasks} | _sampling(run)
+    config |= {"tasks": run.config.fidelity.open_loop_tasks} | _sampling_config(run)
     config |= {"discount": run.config.rl.dream.discount}
     return Stage(
         "fidelity",
@@ -183,36 +207,38 @@ def examine_dream(run: Run) -> Stage:
 
 
 def _examine(run: Run, inputs: Inputs, work: Path) -> Outcome:
-    config, adapter, tasks = run.config, make_adapter(run.config.environment), examined_tasks(run)
-    played = read_transitions(inputs["episodes"])
+    config = run.config
+    adapter = make_adapter(config.environment)
+    tasks = examined_tasks(run)
+    real_episodes = trajectories(tasks, read_transitions(inputs["episodes"]))
     model, buffer, dream = open_dream(run, inputs["model"], inputs["train"])
     with decoding():
-        judged = measure(model, buffer, adapter, trajectories(tasks, played))
+        judged = judge_predictions(model, buffer, adapter, real_episodes)
         max_steps = min(OPEN_LOOP_STEPS, config.environment.max_steps)
         dreamed_rollouts = [
             (name, rollout)
-            for name in EXAMINED
-            for rollout in _rollouts(run, name, inputs[name], dream, tasks, max_steps)
+            for name in EXAMINED_POLICIES
+            for rollout in _play_in_batches(run, name, inputs[name], dream, tasks, max_steps)
         ]
     buffer.close()
     dreamed = [(name, rollout.trajectory) for name, rollout in dreamed_rollouts if rollout.trajectory.steps]
     replays, real_steps = replay(adapter, [episode for _, episode in dreamed])
-    rehearsals = [Rehearsal.of(name, found) for (name, _), found in zip(dreamed, replays, strict=True)]
-    write_rehearsals(work / "rehearsals.jsonl", rehearsals)
+    rehearsals = [OpenLoopEpisode.of(name, one) for (name, _), one in zip(dreamed, replays, strict=True)]
+    write_open_loop_episodes(work / "rehearsals.jsonl", rehearsals)
     offline = read_judgements(inputs["judgements"])
     write_judgements(work / "judgements.parquet", [*offline, *judged])
-    denied = [transcript(found) for found in replays if found.dreamed.success and not found.confirmed]
+    denied = [transcript(one) for one in replays if one.dreamed.success and not one.confirmed]
     (work / "denied.json").write_text(json.dumps(denied, indent=1))
     metrics = (
         fidelity_metrics(offline)
-        | examined_policies(judged)
+        | examined_policy_metrics(judged)
         | open_loop_metrics(rehearsals)
         | axes_metrics(offline)
     )
     metrics |= bound_metrics(
         [*offline, *judged], discount=config.rl.dream.discount, max_steps=config.environment.max_steps
     )
-    metrics["fidelity/denied_successes"] = exact(len(denied))
+    metrics["fidelity/denied_successes"] = exact_value(len(denied))
     metrics["fidelity/open_loop_unanswered"] = proportion(
         sum(rollout.unparsable for _, rollout in dreamed_rollouts), len(dreamed_rollouts)
     )
@@ -223,7 +249,7 @@ def _examine(run: Run, inputs: Inputs, work: Path) -> Outcome:
 
 @stage_flow("judge-dream")
 def judge_dream(run: Run) -> Stage:
-    """The paper's four rubrics by a language model, and its agreement with the same rubrics from facts."""
+    """Stage: the paper's four rubrics, judged by a language model and compared with facts."""
     config = {"judged": run.config.fidelity.judged, "version": VERSION}
     config |= run.config.endpoint.model_dump(include={"model", "temperature", "max_tokens", "json_mode"})
     return Stage(
@@ -246,11 +272,13 @@ def _judge(run: Run, inputs: Inputs, work: Path) -> Outcome:
     return Outcome({"verdicts": "verdicts.jsonl"}, metrics, costs=endpoint.usage.costs())
 
 
-def transcript(found: Replay) -> dict[str, Any]:
-    """A dreamed success that the real engine denies, step by step beside what the engine says: where a policy
-    would learn to cheat.
+def transcript(replayed: Replay) -> dict[str, Any]:
+    """Return a dreamed success that the real engine denies, with the engine's state at each step.
+
+    In such dreams a policy would learn to exploit errors of the experience model.
     """
-    real = [*found.real_states, *[""] * (len(found.dreamed.steps) - len(found.real_states))]
+    missing = len(replayed.dreamed.steps) - len(replayed.real_states)
+    real_states = [*replayed.real_states, *[""] * missing]
     steps = [
         {
             "action": step.action,
@@ -259,11 +287,11 @@ def transcript(found: Replay) -> dict[str, Any]:
             "real": state,
             "same": same,
         }
-        for step, state, same in zip(found.dreamed.steps, real, found.same, strict=True)
+        for step, state, same in zip(replayed.dreamed.steps, real_states, replayed.same, strict=True)
     ]
     return {
-        "task": found.dreamed.task.instruction,
-        "task_id": found.dreamed.task.id,
-        "why": found.reason,
+        "task": replayed.dreamed.task.instruction,
+        "task_id": replayed.dreamed.task.id,
+        "why": replayed.reason,
         "steps": steps,
     }

@@ -1,9 +1,10 @@
-"""The stored index of the replay log, made or brought up to date, and how well it finds.
+"""Builds or updates the stored index of the replay log, and measures its recall.
 
     dreamgym index --rebuild retrieval.index=chroma
 
-The log is the training trajectories and what runs have dreamed since (`data/<environment>/replay`). A run's
-own buffer begins with the trajectories alone, which come first, so one stored index serves both.
+The log is the training trajectories, followed by the transitions that runs have dreamed
+(`data/<environment>/replay`). A run's own buffer starts with the trajectories only. They come first in the
+log, so one stored index serves both.
 """
 
 from __future__ import annotations
@@ -17,22 +18,25 @@ from components.errors import ConfigError
 from components.evaluation.metrics.intervals import Estimate
 from components.evaluation.metrics.retrieval_recall import recall_estimate
 from components.experience.retrieval.replay_buffer import ReplayBuffer
-from components.experience.retrieval.stored_index import size_of
+from components.experience.retrieval.stored_index import stored_size_bytes
 from components.records import Transition
-from components.trajectories.store import (
-    DataLayout,
-    held_out,
-    read_log,
-    read_tasks,
-    read_transitions,
-    trajectories,
-)
+from components.trajectories.replay_log import read_log
+from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions, trajectories
 from flows.run.run_data import index_directories
 
 
 @dataclass(frozen=True)
-class Indexed:
-    """What the log holds, what was done, and recall@k against exact search on steps of the fidelity set."""
+class IndexReport:
+    """What `dreamgym index` did; the field names are keys of its JSON.
+
+    Args:
+        transitions: in the log.
+        dreamed: of these, dreamed by runs.
+        held: of these, in the index.
+        steps: different (state, action) pairs.
+        done: what was built, as a sentence.
+        recall: recall@k against exact search, on steps of the fidelity set.
+    """
 
     transitions: int
     dreamed: int
@@ -45,9 +49,8 @@ class Indexed:
     seconds: float
 
 
-def index_log(config: Config, root: Path, rebuild: bool = False) -> Indexed:
-    """Open the stored index on the whole log, building what is missing; `rebuild` builds it anew whatever is
-    there.
+def index_log(config: Config, root: Path, rebuild: bool = False) -> IndexReport:
+    """Open the stored index of the whole log and add what is missing; `rebuild` builds all of it.
 
     Raises:
         ConfigError: retrieval is off.
@@ -58,40 +61,40 @@ def index_log(config: Config, root: Path, rebuild: bool = False) -> Indexed:
         raise ConfigError(
             "retrieval.k is 0: nothing is retrieved, so there is no index.", next_step="Set retrieval.k=1."
         )
-    layout, places, began = (
-        DataLayout.of(root, config.environment.name),
-        index_directories(root),
-        time.monotonic(),
-    )
+    began = time.monotonic()
+    layout = DataLayout.of(root, config.environment.name)
+    directories = index_directories(root)
     log, dreamed = whole_log(layout)
-    buffer = ReplayBuffer(config.retrieval, log, hidden=held_out(layout), rebuild=rebuild, **places)
-    measured = trajectories(
+    buffer = ReplayBuffer(config.retrieval, log, hidden=held_out(layout), rebuild=rebuild, **directories)
+    fidelity_episodes = trajectories(
         read_tasks(layout.tasks("fidelity")), read_transitions(layout.trajectories("fidelity"))
     )
-    found = Indexed(
+    report = IndexReport(
         transitions=len(buffer),
         dreamed=dreamed,
         held=buffer.held,
         steps=buffer.steps,
         encoder=buffer.encoder.identity,
-        done=buffer.opened or _nothing_to_build(config),
-        recall=recall_estimate(buffer, measured),
-        size_bytes=size_of(places["stored"]) if buffer.opened else 0,
+        done=buffer.opening_message or _nothing_built(config),
+        recall=recall_estimate(buffer, fidelity_episodes),
+        size_bytes=stored_size_bytes(directories["stored"]) if buffer.opening_message else 0,
         seconds=time.monotonic() - began,
     )
     buffer.close()
-    return found
+    return report
 
 
 def whole_log(layout: DataLayout) -> tuple[list[Transition], int]:
-    """The training transitions and then the dreamed ones, and how many are dreamed. Raises DataError if they
-    are missing or damaged.
+    """Return the training transitions followed by the dreamed ones, and the number of dreamed ones.
+
+    Raises:
+        DataError: they are missing or damaged.
     """
     dreamed = read_log(layout.replay)
     return read_transitions(layout.trajectories("train")) + dreamed, len(dreamed)
 
 
-def _nothing_to_build(config: Config) -> str:
+def _nothing_built(config: Config) -> str:
     if config.retrieval.server:
-        return f"Nothing to keep here: every run makes a collection of its own on {config.retrieval.server}."
+        return f"Nothing to build: every run makes a collection of its own on {config.retrieval.server}."
     return "Nothing to build: with retrieval.index=exact every run keeps the vectors in memory."

@@ -43,15 +43,15 @@ from components.config import Config
 from components.config.worlds.browser_config import BrowserConfig
 from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import adapter_modules, make_adapter
-from components.environments.browser.task_lists import unseen_type
-from components.environments.protocol import Adapter
+from components.environments.browser.task_lists import is_unseen_type
+from components.environments.capabilities import Adapter
 from components.environments.text_world.import_path import look_here
 from components.errors import ConfigError
 from components.experience.dataset import (
+    assume_premises,
     premise_examples,
     transition_examples,
     variation_examples,
-    with_premises,
 )
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.files import write_text
@@ -73,8 +73,8 @@ from components.language.training.training_run import TrainingRecord
 from components.policy.agent_prompt import render_demonstration
 from components.records import TRAIN, Task, Trajectory
 from components.tracking.stage_store.hashes import file_hash, module_hash, text_hash, with_imports
-from components.trajectories.augmentation.hindsight import hindsight, in_hindsight
-from components.trajectories.augmentation.renaming import retold, told_of
+from components.trajectories.augmentation.hindsight import hindsight, is_hindsight_copy
+from components.trajectories.augmentation.renaming import original_task_id, rename_episodes
 from components.trajectories.recording import collect, plan
 from components.trajectories.store import (
     DataLayout,
@@ -86,7 +86,7 @@ from components.trajectories.store import (
     write_transitions,
 )
 from flows.jobs.pretrain_run import LogCurves, pretraining_run
-from flows.progress import drawing
+from flows.progress import curve_logger
 from flows.run.run_data import index_directories
 
 T = TypeVar("T")
@@ -166,7 +166,7 @@ def require_held_out_types(config: Config) -> None:
     if not config.pretrain.types:
         return
     played, kept = config.environment.browser, pretraining_environment(config).browser
-    wrong = [name for name in kept.types if not unseen_type(kept, name) and unseen_type(played, name)]
+    wrong = [name for name in kept.types if not is_unseen_type(kept, name) and is_unseen_type(played, name)]
     if wrong:
         raise ConfigError(
             f"pretrain.types would train on {', '.join(wrong)}, which environment.browser.types keeps for "
@@ -327,13 +327,15 @@ def render(config: Config, vocabulary: Vocabulary, episodes: list[Trajectory], r
     episodes = episodes + hindsight(
         episodes, adapter, config.pretrain.phases[0].hindsight, config.pretrain.seed
     )
-    episodes += retold(episodes, adapter, config.pretrain.phases[0].renamed, config.pretrain.seed)
+    episodes += rename_episodes(episodes, adapter, config.pretrain.phases[0].renamed, config.pretrain.seed)
     tasks: list[Task] = list({episode.task.id: episode.task for episode in episodes}.values())
-    told = with_premises(episodes, adapter, config.pretrain.seed)
-    examples = transition_examples(vocabulary, told, buffer, config.experience_model, own=told_of)
+    told = assume_premises(episodes, adapter, config.pretrain.seed)
+    examples = transition_examples(vocabulary, told, buffer, config.experience_model, own=original_task_id)
     examples += premise_examples(vocabulary, episodes, adapter)
     examples += variation_examples(vocabulary, tasks, adapter.feasible, config.pretrain.seed)
-    acted = [e for e in episodes if e.steps[0].behaviour in AGENT_BEHAVIOURS and not in_hindsight(e.task.id)]
+    acted = [
+        e for e in episodes if e.steps[0].behaviour in AGENT_BEHAVIOURS and not is_hindsight_copy(e.task.id)
+    ]
     examples += AGENT_TIMES * [agent_example(adapter, vocabulary, episode) for episode in acted]
     buffer.close()
     return examples
@@ -390,7 +392,7 @@ def train(
     }
     with training(config):
         for name, exercise in exercises(config, vocabulary).items():
-            figures = drawing(f"{curve}/{name}", log_curves)
+            figures = curve_logger(f"{curve}/{name}", log_curves)
             supervised_finetune(model, exercise, checkpoint=work / f"{name}.pt", on_figures=figures, **common)
         skills["exercises"] = able(model, vocabulary)
         mixed = examples + rehearsal(config, vocabulary, sum(map(len, examples)))
@@ -401,7 +403,7 @@ def train(
         }
         text |= {
             "learning_rate": settings.text_rate * settings.learning_rate,
-            "on_figures": drawing(curve, log_curves),
+            "on_figures": curve_logger(curve, log_curves),
         }
         record = supervised_finetune(model, mixed, **common | text) if examples else TrainingRecord()
         skills["text"] = able(model, vocabulary)

@@ -1,6 +1,4 @@
-"""The MLflow run of a pretraining: its config as parameters, and the curves of loss and learning rate while
-it trains.
-"""
+"""The MLflow run of a pretraining: its config as parameters, and its curves of loss and learning rate."""
 
 from __future__ import annotations
 
@@ -18,9 +16,10 @@ LogCurves = Callable[[int, Mapping[str, float]], None]
 
 @contextmanager
 def pretraining_run(config: Config, root: Path, work: Path) -> Iterator[LogCurves]:
-    """An MLflow run that is open as long as this; what it yields adds points to its curves.
+    """Open an MLflow run for the duration of the context; yields the function that adds points to its curves.
 
-    Args: work: the directory in which an interrupted pretraining finds its points again.
+    Args:
+        work: directory in which the points are kept, so that a resumed pretraining has them.
 
     Raises:
         TrackingError: MLflow cannot be reached.

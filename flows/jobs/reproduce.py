@@ -1,10 +1,8 @@
-"""A past run again: its commit in a worktree, its data verified, its config; and whether its numbers come
-back.
+"""Repeats a past run in a git worktree of its commit, with its data and config, and compares the metrics.
 
     dreamgym reproduce 20260131-142530-9f3a
 
-Everything is made anew there, nothing is reused; the clone itself, its data, its registry and its champion
-stay as they are.
+No stage is reused. The clone itself, its data, its registry and its champion are not changed.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.errors import PROMOTION_REFUSED, DataError, TrackingError
-from components.evaluation.metrics.reproduction import Verdict, left_out, verdicts
+from components.evaluation.metrics.reproduction import MetricVerdict, left_out, verdicts
 from components.tracking.manifest import Manifest
 from components.tracking.run_differences import Difference, differences
 from components.tracking.run_environment import describe_hardware, installed_packages
@@ -30,134 +28,137 @@ from components.trajectories.dvc.versions import restore
 from flows.stages.snapshot_buffer import experiment_name
 
 SECTIONS = ("packages", "machine")
-"""What of two runs may differ although code, data and config are the same."""
+"""Sections in which two runs can differ although code, data and config are the same."""
 FETCH = "Fetch the experiments' commits: git fetch origin 'refs/exps/*:refs/exps/*'"
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """The run and its repetition: of every metric whether it came back."""
+    """The result of repeating a run.
+
+    Args:
+        worktree: directory in which the run was repeated.
+        verdicts: one for each compared metric.
+        left_out: metric -> why it is not compared.
+    """
 
     run_id: str
-    place: Path
-    verdicts: list[Verdict]
+    worktree: Path
+    verdicts: list[MetricVerdict]
     left_out: dict[str, str] = field(default_factory=dict)
-    """Metric -> why it is not compared."""
 
     @property
     def succeeded(self) -> bool:
-        """True if no metric is different or missing."""
+        """True if every metric is equal or within the tolerance."""
         return all(entry.verdict in ("equal", "within tolerance") for entry in self.verdicts)
 
 
 def find_run_record(root: Path, what: str) -> tuple[Path, Manifest]:
-    """A run by its id, `latest`, the name or the (beginning of the) commit of its experiment: its record's
-    directory, its manifest.
+    """Find a run; return the directory of its record and its manifest.
 
-    A commit has the record in it, so a run that was made in another clone is found by it; it is then written
-    to .dreamgym/recorded.
+    A commit contains the run's record, so a run of another clone can be found by it. The record is then
+    written to .dreamgym/recorded.
+
+    Args:
+        what: id of the run, `latest`, or name or (beginning of the) commit of its experiment.
 
     Raises:
-        DataError: there is none.
+        DataError: there is no such run.
     """
     what = _commit_of_name(root, what)
-    directory = next(
-        (
-            found
-            for name in reversed(list_runs(root / "runs"))
-            if (found := _of_commit(root / "runs" / name, what))
-        ),
-        None,
-    )
-    made_elsewhere = "" if directory or (root / "runs" / what).is_dir() else _commit(root, what)
-    directory = directory or (
-        _recorded(root, made_elsewhere) if made_elsewhere else find_run(root / "runs", what)
-    )
+    directories = (root / "runs" / name for name in reversed(list_runs(root / "runs")))
+    directory = next((run for run in directories if _has_commit(run, what)), None)
+    is_local = directory is not None or (root / "runs" / what).is_dir()
+    commit = "" if is_local else _find_commit(root, what)
+    if directory is None:
+        directory = _write_record(root, commit) if commit else find_run(root / "runs", what)
     manifest = Manifest.load(directory)
-    manifest.data.experiment_commit = made_elsewhere or manifest.data.experiment_commit
+    manifest.data.experiment_commit = commit or manifest.data.experiment_commit
     return directory, manifest
 
 
 def find_original(root: Path, what: str) -> tuple[Path, Manifest]:
-    """A finished run that can be made again, named as for `find_run_record`.
+    """Find a finished run that can be repeated; `what` as in `find_run_record`.
 
     Raises:
-        DataError: there is none, it has not come to its end, is of another job, or has no experiment commit.
+        DataError: there is no such run, it is not finished, is of another job, or has no experiment commit.
     """
     directory, manifest = find_run_record(root, what)
     if manifest.status != "finished" or manifest.flow != "retrain":
-        state = f"Run {manifest.run_id} is {manifest.status}, of the job {manifest.flow}."
-        raise DataError(state, "Expected a finished run of `dreamgym retrain`.", "Name another one.")
+        problem = f"Run {manifest.run_id} is {manifest.status}, of the job {manifest.flow}."
+        raise DataError(problem, "Expected a finished run of `dreamgym retrain`.", "Name another one.")
     if not manifest.data.experiment_commit:
-        lack = f"Run {manifest.run_id} left no DVC experiment commit (tracking.dvc_experiment=false)."
-        raise DataError(lack, "Its code, with what was not committed, is in none.", "Name another run.")
+        problem = f"Run {manifest.run_id} has no DVC experiment commit (tracking.dvc_experiment=false)."
+        raise DataError(problem, "Without one its code is unknown.", "Name another run.")
     return directory, manifest
 
 
 def _commit_of_name(root: Path, what: str) -> str:
-    """The commit of the experiment that `dvc exp list` calls `what`, or that a run `what` made elsewhere;
-    else `what` itself.
-    """
+    """Return the commit of the experiment, or of the run of another clone, named `what`; else `what`."""
     if (root / "runs" / what).is_dir():
         return what
-    named = experiments(root)
-    return named.get(what) or named.get(experiment_name(what)) or what
+    commits = experiments(root)
+    return commits.get(what) or commits.get(experiment_name(what)) or what
 
 
-def _commit(root: Path, name: str) -> str:
-    """The whole hash of a commit by (the beginning of) it; empty if `name` does not look like one. Raises
-    DataError if git has none.
+def _find_commit(root: Path, name: str) -> str:
+    """Return the whole hash of a commit, given (the beginning of) it; empty if `name` is no hash.
+
+    Raises:
+        DataError: git has no such commit.
     """
     if not re.fullmatch(r"[0-9a-f]{7,40}", name):
         return ""
-    found = _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False).strip()
-    if not found:
+    commit = _git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False).strip()
+    if not commit:
         raise DataError(f"There is neither a run nor a commit {name} here.", next_step=FETCH)
-    return found
+    return commit
 
 
-def _recorded(root: Path, commit: str) -> Path:
-    """The record of the run that `commit` was saved by, as a directory named after the run.
+def _write_record(root: Path, commit: str) -> Path:
+    """Write the record of the run in `commit` to a directory named after the run, and return it.
 
     Raises:
-        DataError: it has none, or several.
+        DataError: the commit contains no record, or several.
     """
     listed = _git(root, "ls-tree", "-r", "--name-only", commit, "--", "runs/").splitlines()
     listed = [path for path in listed if re.fullmatch(r"runs/[\w-]+/(manifest|metrics|config)\.json", path)]
-    found = {Path(path).parts[1] for path in listed}
-    if len(found) != 1:
-        lack = (
-            f"Commit {commit[:12]} has the record of {len(found) or 'no'} run{'s' * (len(found) > 1)} in it."
-        )
+    runs = {Path(path).parts[1] for path in listed}
+    if len(runs) != 1:
+        count = f"{len(runs) or 'no'} run{'s' * (len(runs) > 1)}"
         raise DataError(
-            lack, "Expected the commit of a run's DVC experiment: `dvc exp list --all`.", "Name that one."
+            f"Commit {commit[:12]} has the record of {count} in it.",
+            "Expected the commit of a run's DVC experiment: `dvc exp list --all`.",
+            "Name that one.",
         )
-    directory = root / ".dreamgym" / "recorded" / found.pop()
+    directory = root / ".dreamgym" / "recorded" / runs.pop()
     directory.mkdir(parents=True, exist_ok=True)
     for path in listed:
         (directory / Path(path).name).write_text(_git(root, "show", f"{commit}:{path}"), encoding="utf-8")
     return directory
 
 
-def _of_commit(directory: Path, commit: str) -> Path | None:
+def _has_commit(directory: Path, commit: str) -> bool:
+    """Return True if the experiment commit of the run in `directory` begins with `commit`."""
+    if len(commit) < 7:
+        return False
     try:
-        found = Manifest.load(directory).data.experiment_commit
+        return Manifest.load(directory).data.experiment_commit.startswith(commit)
     except DataError:
-        return None
-    return directory if len(commit) >= 7 and found.startswith(commit) else None
+        return False
 
 
-def surroundings_since(manifest: Manifest, root: Path) -> dict[str, list[Difference]]:
-    """Section -> what of this machine and its packages is not as it was when the run was made."""
-    then = manifest.environment
-    hardware = describe_hardware(then.hardware.threads, then.hardware.device and _device_of(manifest))
-    here = {
+def machine_changes(manifest: Manifest, root: Path) -> dict[str, list[Difference]]:
+    """Return section -> how packages and machine differ from those of the run."""
+    original = manifest.environment
+    hardware = describe_hardware(original.hardware.threads, original.hardware.device and _device_of(manifest))
+    present = {
         "packages": installed_packages(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "hardware": hardware,
     }
-    now = manifest.model_copy(update={"environment": then.model_copy(update=here)})
+    now = manifest.model_copy(update={"environment": original.model_copy(update=present)})
     return {
         section: entries
         for section, entries in differences(manifest, now, root).items()
@@ -166,61 +167,77 @@ def surroundings_since(manifest: Manifest, root: Path) -> dict[str, list[Differe
 
 
 def _device_of(manifest: Manifest) -> str:
-    """Where the repetition will train and decode."""
+    """Return the device that the repeated run will use."""
     import torch
 
-    asked = str(manifest.config.get("device", "auto"))
-    return asked if asked != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    device = str(manifest.config.get("device", "auto"))
+    if device != "auto":
+        return device
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def reproduce(
-    root: Path, what: str, say: Callable[[str], None], show: Callable[[dict[str, list[Difference]]], None]
+    root: Path,
+    what: str,
+    report: Callable[[str], None],
+    show_changes: Callable[[dict[str, list[Difference]]], None],
 ) -> Reproduction:
-    """Make the run again in a worktree under .dreamgym/reproduced, and compare; before anything is made
-    `show` gets `surroundings_since`.
+    """Repeat a run in a worktree below .dreamgym/reproduced, and compare its metrics.
+
+    Args:
+        what: as in `find_run_record`.
+        report: called with progress messages.
+        show_changes: called with `machine_changes` before the run starts.
 
     Raises:
-        DataError: there is no such run, its commit or its data is gone or damaged.
-        TrackingError: the repetition did not come to its end.
+        DataError: there is no such run, or its commit or data is missing or damaged.
+        TrackingError: the repeated run failed.
     """
     directory, manifest = find_original(root, what)
-    show(surroundings_since(manifest, root))
-    place = root / ".dreamgym" / "reproduced" / directory.name
-    say(f"Checking out {manifest.data.experiment_commit[:12]} in {place} ...")
-    _worktree(root, place, manifest.data.experiment_commit)
-    say(f"Restoring data {manifest.data.dvc_in} ...")
-    restore(place, manifest.data.version_in(), root)
-    say("Running (everything anew: it takes as long as the first time) ...")
-    again = _run(place, directory / "config.json")
-    then, now = read_metrics(directory), read_metrics(again)
-    return Reproduction(manifest.run_id, place, verdicts(then, now), left_out(then, now))
+    show_changes(machine_changes(manifest, root))
+    worktree = root / ".dreamgym" / "reproduced" / directory.name
+    report(f"Checking out {manifest.data.experiment_commit[:12]} in {worktree} ...")
+    _create_worktree(root, worktree, manifest.data.experiment_commit)
+    report(f"Restoring data {manifest.data.dvc_in} ...")
+    restore(worktree, manifest.data.version_in(), root)
+    report("Running (no stage is reused: it takes as long as the first time) ...")
+    repeated = _run_retrain(worktree, directory / "config.json")
+    original_metrics = read_metrics(directory)
+    new_metrics = read_metrics(repeated)
+    compared = verdicts(original_metrics, new_metrics)
+    return Reproduction(manifest.run_id, worktree, compared, left_out(original_metrics, new_metrics))
 
 
-def _worktree(root: Path, place: Path, commit: str) -> None:
-    """A clean checkout of `commit` at `place`; one that an earlier try left is removed."""
-    if place.exists():
-        _git(root, "worktree", "remove", "--force", str(place), check=False)
-        shutil.rmtree(place, ignore_errors=True)
+def _create_worktree(root: Path, worktree: Path, commit: str) -> None:
+    """Check out `commit` in a new worktree; one that an earlier attempt left is removed."""
+    if worktree.exists():
+        _git(root, "worktree", "remove", "--force", str(worktree), check=False)
+        shutil.rmtree(worktree, ignore_errors=True)
     _git(root, "worktree", "prune", check=False)
-    _git(root, "worktree", "add", "--detach", str(place), commit)
+    _git(root, "worktree", "add", "--detach", str(worktree), commit)
 
 
 def _git(root: Path, *arguments: str, check: bool = True) -> str:
-    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
-    if check and done.returncode:
-        reason = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message"
+    process = subprocess.run(
+        ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
+    )
+    if check and process.returncode:
+        reason = process.stderr.strip().splitlines()[-1] if process.stderr.strip() else "no message"
         raise DataError(f"git {arguments[0]} failed: {reason}", next_step=FETCH)
-    return done.stdout
+    return process.stdout
 
 
-def _run(place: Path, config: Path) -> Path:
-    """`dreamgym retrain` of the code at `place`; the directory of its run."""
-    own = {
+def _run_retrain(worktree: Path, config: Path) -> Path:
+    """Run `dreamgym retrain` with the code of the worktree; return the directory of its run."""
+    environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("MLFLOW_TRACKING", "PREFECT_"))
     }
-    own |= {"PYTHONPATH": str(place), "PREFECT_HOME": str(place / ".dreamgym" / "prefect")}
+    environment |= {
+        "PYTHONPATH": str(worktree),
+        "PREFECT_HOME": str(worktree / ".dreamgym" / "prefect"),
+    }
     program = "from flows.cli import main; main()"
     overrides = ['tracking.uri=""', "tracking.dvc_experiment=false"]
     command = [
@@ -231,21 +248,20 @@ def _run(place: Path, config: Path) -> Path:
         "--config",
         str(config),
         "--root",
-        str(place),
+        str(worktree),
         *overrides,
     ]
-    done = subprocess.run(command, cwd=place, env=own, check=False)
-    if done.returncode not in (0, PROMOTION_REFUSED):
-        next_step = f"Look at it there: cd {place}"
+    process = subprocess.run(command, cwd=worktree, env=environment, check=False)
+    if process.returncode not in (0, PROMOTION_REFUSED):
         raise TrackingError(
-            f"The repetition ended with the exit code {done.returncode}.",
-            "Expected it to end like the run.",
-            next_step,
+            f"The repeated run ended with the exit code {process.returncode}.",
+            "Expected it to finish, as the original run did.",
+            f"Look at it there: cd {worktree}",
         )
-    return find_run(place / "runs")
+    return find_run(worktree / "runs")
 
 
-def discard(root: Path, found: Reproduction) -> None:
-    """Remove the worktree of a repetition."""
-    _git(root, "worktree", "remove", "--force", str(found.place), check=False)
-    shutil.rmtree(found.place, ignore_errors=True)
+def discard(root: Path, reproduction: Reproduction) -> None:
+    """Remove the worktree of a repeated run."""
+    _git(root, "worktree", "remove", "--force", str(reproduction.worktree), check=False)
+    shutil.rmtree(reproduction.worktree, ignore_errors=True)

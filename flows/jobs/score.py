@@ -1,12 +1,10 @@
-"""Success of policies on held-out real games: the three of a run, any directory of a policy, or the
-registered champion.
+"""Success rates of policies on held-out real games: a run's three, any directory, or the champion.
 
     dreamgym evaluate --policy champion evaluation.tasks=100
     dreamgym evaluate --run latest --split test
 
-The test split is read on demand alone, and each reading is written into its ledger: choosing among policies
-by its number makes the number worthless as a result. Validation games are those that a run with the same
-config is evaluated on.
+The test split is read on demand only, and each reading is recorded in its ledger: a result on it is biased
+once policies are chosen by it. Validation games are those that a run with the same config is evaluated on.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from prefect import flow, get_run_logger
 
 from components.config import Config
 from components.errors import DataError, TrackingError
-from components.evaluation.metrics.intervals import Estimate, exact, proportion
+from components.evaluation.metrics.intervals import Estimate, exact_value, proportion
 from components.records import TEST, VALIDATION, Task
 from components.tracking.held_out_ledger import note_held_out_read
 from components.tracking.manifest import Manifest
@@ -26,7 +24,7 @@ from components.tracking.mlflow_adapter.tracker import Tracker
 from components.tracking.runs import find_run
 from components.trajectories.dvc.snapshots import data_hash
 from flows.dead_flow_runs import end_dead_runs
-from flows.run.games import family_rates, held_out_tasks, play_games
+from flows.run.games import Games, family_rates, held_out_tasks, play_games
 from flows.run.pipeline_run import Run
 from flows.run.validation_games import validation_games
 from flows.stages.evaluate import POLICIES
@@ -37,7 +35,7 @@ CHAMPION = "champion"
 
 @dataclass(frozen=True)
 class Score:
-    """Success rate of a policy in all and by family of tasks."""
+    """Success rate of a policy on all games and on those of each task family; `policy` is its directory."""
 
     policy: Path
     success: Estimate
@@ -46,8 +44,12 @@ class Score:
 
 @dataclass(frozen=True)
 class Scores:
-    """The policies by name, the split, real steps, the MLflow run, and how often the test games have been
-    read (0: validation games).
+    """The result of an evaluation.
+
+    Args:
+        policies: name -> score.
+        interactions: real steps of all games.
+        readings: how often the test games have been read so far; 0 for validation games.
     """
 
     policies: dict[str, Score]
@@ -61,8 +63,11 @@ class Scores:
 def score_policies(
     config: Config, root: Path, policy: str, split: str = VALIDATION, of_run: str = ""
 ) -> Scores:
-    """Find the policy, or the three of the run `of_run`; each plays each game once; record the result in
-    MLflow.
+    """Play each held-out game once with each policy, and record the result in MLflow.
+
+    Args:
+        policy: `champion` or a directory.
+        of_run: id of a run, whose three policies play instead; empty: none.
 
     Raises:
         TrackingError: there is no champion.
@@ -80,9 +85,10 @@ def score_policies(
     get_run_logger().info("%s plays %d %s games", name, len(tasks), split)
     games = play_games(run, directories, tasks)
     scores = {
-        name: score_of(directories[name], won, tasks, config.evaluation.confidence)
-        for name, won in games.won.items()
+        policy_name: score_of(directories[policy_name], won, tasks, config.evaluation.confidence)
+        for policy_name, won in games.won.items()
     }
+    metrics = _score_metrics(scores, games, split, len(tasks), by_policy=bool(of_run))
     tags = {
         "dreamgym.policy": ", ".join(map(str, directories.values())),
         "dvc.hash": version,
@@ -91,43 +97,52 @@ def score_policies(
     parent = run.tracker.start_run(
         f"evaluate {name}", tags, config.model_dump(mode="json", include={"environment", "evaluation"})
     )
-    metrics = {
-        "evaluate/real_interactions": exact(games.steps),
-        "evaluate/replayed_episodes": exact(games.restarts),
-    }
-    metrics[f"evaluate/{split}_games"] = exact(len(tasks))
-    for policy_name, score in scores.items():
-        prefix = f"evaluate/{policy_name}" if of_run else "evaluate"
-        metrics[f"{prefix}/success_rate"] = score.success
-        metrics |= {
-            f"{prefix}/success_rate/{family}": estimate for family, estimate in score.families.items()
-        }
     run.tracker.log_estimates(parent, {name: dict(estimate.to_json()) for name, estimate in metrics.items()})
     run.tracker.finish(parent)
     return Scores(scores, split, games.steps, parent, readings)
 
 
+def _score_metrics(
+    scores: dict[str, Score], games: Games, split: str, game_count: int, *, by_policy: bool
+) -> dict[str, Estimate]:
+    """Return the metrics of an evaluation; with `by_policy` their names contain that of the policy."""
+    metrics = {
+        "evaluate/real_interactions": exact_value(games.steps),
+        "evaluate/replayed_episodes": exact_value(games.restarts),
+        f"evaluate/{split}_games": exact_value(game_count),
+    }
+    for policy, score in scores.items():
+        prefix = f"evaluate/{policy}" if by_policy else "evaluate"
+        metrics[f"{prefix}/success_rate"] = score.success
+        metrics |= {f"{prefix}/success_rate/{family}": rate for family, rate in score.families.items()}
+    return metrics
+
+
 def score_of(directory: Path, won: dict[str, bool], tasks: list[Task], confidence: float) -> Score:
-    """The success of the policy in `directory` on all tasks and by family. Args: won: task id -> success."""
+    """Return the success of the policy in `directory` on all tasks and by family.
+
+    Args:
+        won: task id -> success.
+    """
     success = proportion(sum(won.values()), len(tasks), confidence)
     return Score(directory, success, family_rates(won, tasks, confidence))
 
 
 def policies_of(run: Run, name: str) -> dict[str, Path]:
-    """The cloned, dreamed and refined policy of a finished run, from its stages.
+    """Return the directories of the cloned, dreamed and refined policy of a finished run.
 
     Raises:
-        DataError: there is no such run, it is of another world, or a stage of it is gone.
+        DataError: there is no such run, it is of another environment, or a stage of it is missing.
     """
     manifest = Manifest.load(find_run(run.root / "runs", name))
-    world = manifest.config.get("environment", {}).get("name", "alfworld")
-    if world != run.config.environment.name:
-        found = (
-            f"Run {manifest.run_id} is of the environment {world}, this config of "
+    environment = manifest.config.get("environment", {}).get("name", "alfworld")
+    if environment != run.config.environment.name:
+        problem = (
+            f"Run {manifest.run_id} is of the environment {environment}, this config of "
             f"{run.config.environment.name}."
         )
         raise DataError(
-            found,
+            problem,
             "Expected the same one.",
             f"Give the run's config: --config runs/{manifest.run_id}/config.json",
         )
@@ -136,20 +151,20 @@ def policies_of(run: Run, name: str) -> dict[str, Path]:
     for policy, stage in POLICIES.items():
         result = run.store.find(stage, keys[stage]) if stage in keys else None
         if result is None:
-            lack = (
+            problem = (
                 f"The stage {stage} of run {manifest.run_id} is not in {run.root / '.dreamgym' / 'stages'}."
             )
             raise DataError(
-                lack,
+                problem,
                 "Expected its policy.",
-                f"Make it again: dreamgym reproduce {manifest.run_id}, or name another run.",
+                f"Repeat the run: dreamgym reproduce {manifest.run_id}, or name another run.",
             )
         policies[policy] = result.outputs["policy"]
     return policies
 
 
 def find_policy(tracker: Tracker, root: Path, policy: str) -> Path:
-    """The directory of `policy`: a path, or `champion`, which is copied from the registry.
+    """Return the directory of `policy`: a path, or `champion`, which is downloaded from MLflow.
 
     Raises:
         TrackingError: there is no champion.
@@ -158,7 +173,7 @@ def find_policy(tracker: Tracker, root: Path, policy: str) -> Path:
     if policy != CHAMPION:
         directory = Path(policy)
         if not any(directory.glob("*.safetensors")):
-            found = (
+            problem = (
                 f"{directory} holds no policy: "
                 f"{'no *.safetensors in it' if directory.is_dir() else 'there is no such directory'}."
             )
@@ -166,13 +181,13 @@ def find_policy(tracker: Tracker, root: Path, policy: str) -> Path:
                 "Name one such as .dreamgym/stages/sim_to_real-*/policy, or type `dreamgym evaluate "
                 "--policy champion`."
             )
-            raise DataError(found, next_step=next_step)
+            raise DataError(problem, next_step=next_step)
         return directory
     version = tracker.alias("policy", CHAMPION)
     if version is None:
-        found = f"No version of {tracker.model_name('policy')} has the alias champion in {tracker.uri}."
+        problem = f"No version of {tracker.model_name('policy')} has the alias champion in {tracker.uri}."
         raise TrackingError(
-            found,
+            problem,
             next_step="Type `dreamgym retrain` until a policy is promoted, or name a directory with "
             "--policy.",
         )

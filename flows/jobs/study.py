@@ -1,12 +1,12 @@
-"""The study: methods times seeds on the same held-out games, cell by cell, with what each cost.
+"""The study: training methods times seeds, evaluated on the same held-out games, with the cost of each.
 
     dreamgym study --config configs/study.yaml --json docs/results/study.json --figures docs/images --table
     docs/results.md
 
-A cell is a Prefect task with an MLflow run and a manifest of its own; its stages are kept, and what cells
-share (the clone, the experience model, the dreamed policy) is made once. A finished cell is a small file: the
-study goes on where it was, on any machine that has the files. A cell that crashes is said in the table, and
-the others go on.
+A cell is one method with one seed: a Prefect task with an MLflow run and a manifest of its own. Its stages
+are kept, so what cells share (the clone, the experience model, the dreamed policy) is computed once. A
+finished cell is a small file: an interrupted study continues on any machine that has the files. A cell that
+crashes is listed in the table, and the others run on.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from prefect.cache_policies import NO_CACHE
 from components.config import Config
 from components.evaluation.metrics.intervals import Estimate
 from components.evaluation.report.document_tables import insert_table
+from components.evaluation.study.cells import Cell, require_distinct_policies
 from components.evaluation.study.study_figures import draw_study
-from components.evaluation.study.study_results import Cell, require_different_cells
 from components.evaluation.study.study_table import study_table
 from components.files import write_json
 from components.tracking.runs import checked_metrics
-from components.tracking.stage_store.stage_store import StageResult
+from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.store import DataLayout, read_tasks
 from flows.jobs.cell_origin import Origin, origin_of
 from flows.jobs.study_cells import cell_file, read_cell, write_cell
@@ -44,16 +44,18 @@ from flows.stages.sim_to_real import refine_in_reality, train_in_reality
 from flows.stages.synthetic_rl import train_in_dream
 from flows.stages.validate import validate_data
 
-FIDELITY = (
+FIDELITY_METRICS = (
     "fidelity/next_state_exact/determined",
     "fidelity/hallucination_rate/determined",
     "fidelity/reward_precision",
     "fidelity/reward_recall",
 )
-"""What a cell tells of its experience model."""
-TEACHING = ("unparsable_episodes", "zero_variance_groups", "lessons")
-"""What a cell tells of its RL: episodes without an answer of the dream, groups that ended alike, episodes
-(DPO: pairs) learnt from.
+"""Metrics of the experience model that a cell records."""
+RL_CURVES = ("unparsable_episodes", "zero_variance_groups", "lessons")
+"""Curves of RL whose means a cell records.
+
+They are episodes without an answer of the dream, groups without variance, and episodes (DPO: pairs) trained
+on.
 """
 
 
@@ -67,28 +69,31 @@ def study(
     *,
     finished: bool = False,
 ) -> dict[str, list[Cell]]:
-    """The cells of each method, in the order of the seeds; those in `directory` are read back. Args:
-    finished: no other is made.
+    """Return the cells of each method, in the order of the seeds.
+
+    Args:
+        directory: of the cells' files; finished cells are read from it.
+        finished: only read finished cells, run no other.
     """
-    log, root = get_run_logger(), root.resolve()
-    families = sorted(
-        {task.family for task in read_tasks(DataLayout.of(root, config.environment.name).tasks("train"))}
-    )
-    settings = {(name, seed): configured(config, name, seed, families) for seed in seeds for name in methods}
+    log = get_run_logger()
+    root = root.resolve()
+    train_tasks = read_tasks(DataLayout.of(root, config.environment.name).tasks("train"))
+    families = sorted({task.family for task in train_tasks})
+    configs = {(name, seed): configured(config, name, seed, families) for seed in seeds for name in methods}
     cells: dict[str, list[Cell]] = {name: [] for name in methods}
-    for number, ((name, seed), own) in enumerate(settings.items(), start=1):
-        origin = origin_of(own, root)
-        found = read_cell(directory, name, seed, origin)
-        fate = ", already there" if found else ", not made yet" if finished else ""
-        log.info("cell %d of %d: %s, seed %d%s", number, len(settings), name, seed, fate)
-        if found or not finished:
-            cells[name].append(found or _made(own, root, name, origin, directory))
-    require_different_cells(cells)
-    return {name: made for name, made in cells.items() if made}
+    for number, ((name, seed), cell_config) in enumerate(configs.items(), start=1):
+        origin = origin_of(cell_config, root)
+        cell = read_cell(directory, name, seed, origin)
+        state = ", already there" if cell else ", not made yet" if finished else ""
+        log.info("cell %d of %d: %s, seed %d%s", number, len(configs), name, seed, state)
+        if cell or not finished:
+            cells[name].append(cell or _new_cell(cell_config, root, name, origin, directory))
+    require_distinct_policies(cells)
+    return {name: method_cells for name, method_cells in cells.items() if method_cells}
 
 
-def _made(config: Config, root: Path, name: str, origin: Origin, directory: Path) -> Cell:
-    """A new cell; one that crashed is told and not written, so that it is tried again next time."""
+def _new_cell(config: Config, root: Path, name: str, origin: Origin, directory: Path) -> Cell:
+    """Run a cell and write its file; a crash is returned but not written, so the next call runs it again."""
     try:
         cell = run_cell.with_options(name=f"{name}-{config.seed}")(config, root, name, origin, directory)
     except Exception as error:
@@ -100,28 +105,30 @@ def _made(config: Config, root: Path, name: str, origin: Origin, directory: Path
 
 @task(cache_policy=NO_CACHE)
 def run_cell(config: Config, root: Path, name: str, origin: Origin, directory: Path) -> Cell:
-    """One method with one seed, from the offline data to the held-out games; the manifest says which file in
-    `directory` it becomes.
+    """Run one method with one seed, from the offline data to the held-out games.
+
+    The manifest records the file in `directory` that the cell will be written to.
     """
-    method, run = METHODS[name], Run(config, root)
+    method = METHODS[name]
+    run = Run(config, root)
     run.start(f"study {name}")
     try:
         run.note_cell(cell_file(directory, name, config.seed))
-        # 1. Check the offline data; clone the policy that all methods begin with.
+        # Check the offline data; clone the policy that all methods start from.
         validate_data(run)
         clone_policy(run)
-        # 2. RL in the dream, for those that dream.
+        # RL in the dream, if the method uses one.
         if method.dream:
             fine_tune_experience_model(run)
             train_in_dream(run)
-        # 3. RL in reality: a little after the dream, or all that the budget allows.
+        # RL in the real environment: briefly after the dream, or alone with the whole budget.
         if method.real and method.dream:
             refine_in_reality(run)
         elif method.real:
             train_in_reality(run)
-        # 4. Held-out real games.
+        # Held-out real games.
         evaluate_policy(run, method.last)
-        # 5. How policies on the way would have played them, for the learning curves.
+        # The same games with copies of the policy from during training, for the learning curves.
         for stage in method.stages if run.config.study.curve_every else []:
             if SNAPSHOTS in run.results[stage].outputs:
                 evaluate_snapshots(run, stage)
@@ -129,11 +136,11 @@ def run_cell(config: Config, root: Path, name: str, origin: Origin, directory: P
     except BaseException as error:
         run.fail(error)
         raise
-    return _cell(run, name, origin)
+    return _cell_of(run, name, origin)
 
 
 def steps_of(config: Config, name: str) -> dict[str, Step]:
-    """The steps of a cell of the method `name` in their order: what `--dry-run` asks."""
+    """Return the steps of a cell of the method `name` in order; `--dry-run` reads them."""
     method = METHODS[name]
     steps = {"validate": Step(validate_data.declare), "clone": Step(clone_policy.declare)}
     if method.dream:
@@ -148,14 +155,14 @@ def steps_of(config: Config, name: str) -> dict[str, Step]:
 
 
 def _snapshots_step(stage: str) -> Step:
-    """The games of the policies that `stage` kept during training, if it kept any."""
+    """Return the step that evaluates the policies kept during training by `stage`, if it kept any."""
     return Step(
         lambda run: evaluate_snapshots.declare(run, stage),
         condition=lambda run: SNAPSHOTS in run.results[stage].outputs,
     )
 
 
-def _cell(run: Run, name: str, origin: Origin) -> Cell:
+def _cell_of(run: Run, name: str, origin: Origin) -> Cell:
     tasks = {task.id: task.family for task in read_tasks(run.data.tasks("test"))}
     games = json.loads(run.results["evaluate_policy"].outputs["games"].read_text())
     seconds = {
@@ -165,12 +172,12 @@ def _cell(run: Run, name: str, origin: Origin) -> Cell:
     }
     stages = [run.results[stage] for stage in METHODS[name].stages]
     costs = run.manifest.costs
-    dreamed = sum(
+    dreamed_steps = sum(
         _interactions(result)[-1]
         for result in stages
         if result.name == "synthetic_rl" and _interactions(result)
     )
-    curve = _curve(stages, seconds.get("experience_model", 0.0))
+    curve = _learning_curve(stages, seconds.get("experience_model", 0.0))
     return Cell(
         name,
         run.config.seed,
@@ -178,81 +185,93 @@ def _cell(run: Run, name: str, origin: Origin) -> Cell:
         games,
         {game: tasks[game] for game in games},
         costs.real_interactions,
-        int(dreamed),
+        int(dreamed_steps),
         costs.check_interactions,
         seconds,
         curve,
-        _held_out(run, stages, curve),
-        _curriculum(stages),
-        _watched(stages),
-        _figures(run, stages),
+        _held_out_curve(run, stages, curve),
+        _curriculum_records(stages),
+        _dream_checks(stages),
+        _mean_figures(run, stages),
         run.manifest.run_id,
         run.manifest.environment.git.commit,
         run.results[METHODS[name].last].output_hashes["policy"],
     )
 
 
-def _held_out(run: Run, stages: Sequence[StageResult], curve: Sequence[Sequence[float]]) -> list[list[float]]:
-    """See `Cell.held_out`."""
-    points, before = [], 0
+def _held_out_curve(
+    run: Run, stages: Sequence[StageResult], curve: Sequence[Sequence[float]]
+) -> list[list[float]]:
+    """Return `Cell.held_out`."""
+    points = []
+    earlier_iterations = 0
     for stage in stages:
-        played = run.results.get(f"snapshots_{stage.name}")
-        won = json.loads(played.outputs["games"].read_text()) if played else {}
+        snapshots = run.results.get(f"snapshots_{stage.name}")
+        won = json.loads(snapshots.outputs["games"].read_text()) if snapshots else {}
         points += [
-            [*curve[before + int(name) - 1][:3], sum(games.values()) / len(games)]
+            [*curve[earlier_iterations + int(name) - 1][:3], sum(games.values()) / len(games)]
             for name, games in won.items()
         ]
-        before += len(_interactions(stage))
+        earlier_iterations += len(_interactions(stage))
     return points
 
 
 def _interactions(result: StageResult) -> list[float]:
-    """Interactions spent after each iteration."""
+    """Return the interactions spent up to each iteration."""
     return list(accumulate(series_of(result).get(f"{result.name}/interactions", [])))
 
 
-def _curriculum(stages: Sequence[StageResult]) -> list[dict[str, Any]]:
+def _curriculum_records(stages: Sequence[StageResult]) -> list[dict[str, Any]]:
     return [entry for stage in stages for entry in stage.details.get("curriculum", [])]
 
 
-def _watched(stages: Sequence[StageResult]) -> list[list[float]]:
-    """See `Cell.watched`."""
-    looks = []
+def _dream_checks(stages: Sequence[StageResult]) -> list[list[float]]:
+    """Return `Cell.watched`."""
+    checks = []
     for series in map(series_of, stages):
         confirmed, rates = (
             series.get(f"synthetic_rl/{name}", []) for name in ("rollout_agreement", "watched_success_rate")
         )
         pairs = zip(confirmed, rates, strict=True)
-        looks += [
+        checks += [
             [number, rate, share]
             for number, (share, rate) in enumerate(pairs, start=1)
             if not math.isnan(share)
         ]
-    return looks
+    return checks
 
 
-def _figures(run: Run, stages: Sequence[StageResult]) -> dict[str, float]:
-    """See `Cell.figures`."""
-    measured = run.results["experience_model"].metrics if "experience_model" in run.results else {}
+def _mean_figures(run: Run, stages: Sequence[StageResult]) -> dict[str, float]:
+    """Return `Cell.figures`."""
+    model_metrics = run.results["experience_model"].metrics if "experience_model" in run.results else {}
     figures = {
-        name: float(value) for name in FIDELITY if (value := measured.get(name, {}).get("value")) is not None
+        name: float(value)
+        for name in FIDELITY_METRICS
+        if (value := model_metrics.get(name, {}).get("value")) is not None
     }
     for stage in stages:
-        means = {
-            f"{stage.name}/{name}": series_of(stage).get(f"{stage.name}/{name}", []) for name in TEACHING
+        curves = {
+            f"{stage.name}/{name}": series_of(stage).get(f"{stage.name}/{name}", []) for name in RL_CURVES
         }
-        figures |= {name: sum(values) / len(values) for name, values in means.items() if values}
+        figures |= {name: sum(values) / len(values) for name, values in curves.items() if values}
     return figures
 
 
-def _curve(stages: Sequence[StageResult], began: float) -> list[list[float]]:
-    """See `Cell.curve`; the clock starts with the fine-tuning of the experience model, where there is one."""
-    curve, real, dreamed, clock = [], 0.0, 0.0, began
+def _learning_curve(stages: Sequence[StageResult], began: float) -> list[list[float]]:
+    """Return `Cell.curve`.
+
+    Args:
+        began: seconds of the experience model's fine-tuning, which the clock includes; 0 without one.
+    """
+    curve: list[list[float]] = []
+    real = dreamed = 0.0
+    clock = began
     for result in stages:
         series = series_of(result)
-        rates, spent = series.get(f"{result.name}/success_rate", []), _interactions(result)
+        rates = series.get(f"{result.name}/success_rate", [])
+        interactions = _interactions(result)
         times = list(accumulate(series.get(f"{result.name}/seconds", [])))
-        for rate, steps, seconds in zip(rates, spent, times, strict=True):
+        for rate, steps, seconds in zip(rates, interactions, times, strict=True):
             in_dream = result.name == "synthetic_rl"
             curve.append([real + steps * (not in_dream), dreamed + steps * in_dream, clock + seconds, rate])
         if curve:
@@ -268,13 +287,17 @@ def write_study(
     table: Path | None = None,
     mark: str = "study",
 ) -> list[Path]:
-    """The files asked for; their paths. Args: mark: the name of the marks between which the table stands in
-    its document.
+    """Write the files whose path is given, and return their paths.
+
+    Args:
+        figures: directory of the figures.
+        table: Markdown document into which the table is inserted.
+        mark: name of the marks around the table in that document.
     """
     written: list[Path] = []
     if json_file is not None:
         values = {
-            name: checked_metrics({metric: found.to_json() for metric, found in own.items()})
+            name: checked_metrics({metric: estimate.to_json() for metric, estimate in own.items()})
             for name, own in metrics.items()
             if own
         }

@@ -14,7 +14,7 @@ from components.config import Config
 from components.config.algorithm_config import merged_algorithm
 from components.config.reading.config_file import explained
 from components.errors import ConfigError
-from components.evaluation.study.ablation_results import VARIANTS, varied
+from components.evaluation.study.ablation_results import VARIANTS, apply_variant
 
 SHARE = 10
 """A method that was trained in the dream first has one of so many of the real interactions of one that was
@@ -127,7 +127,7 @@ def configured(config: Config, name: str, seed: int, families: Sequence[str]) ->
 
 def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> dict[str, Any]:
     method = METHODS[name]
-    values = varied(config, method.changes, seed).model_dump(mode="json")
+    values = apply_variant(config, method.changes, seed).model_dump(mode="json")
     rl = values["rl"]
     if method.dream:
         rl["dream"] = with_algorithm("dream", rl["dream"], method.dream)

@@ -1,11 +1,11 @@
-"""Transfer between worlds: the policies and the experience model of each one put to the test in every other.
+"""Transfer: the policies and the experience model of each environment, evaluated in every other one.
 
     dreamgym transfer configs/quick.yaml configs/quick-webshop.yaml configs/quick-browser.yaml --json
     docs/results/transfer.json
 
-Nothing is trained on the other world: a policy plays its held-out games as it stands, a model answers its
-held-out steps with that world's own transitions to retrieve from. What has been made before (by `dreamgym
-retrain`, say) is reused.
+Nothing is trained on the other environment: a policy plays its held-out games, and a model predicts its
+held-out steps with that environment's transitions to retrieve from. Finished stages, such as those of
+`dreamgym retrain`, are reused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from components.evaluation.metrics.intervals import Estimate, proportion
 from components.evaluation.report.document_tables import insert_table
 from components.evaluation.study.transfer_table import transfer_table
 from components.experience.model import ExperienceModel
-from components.experience.step_judgements import measure
+from components.experience.step_judgements import judge_predictions
 from components.language.threads import decoding
 from components.records import Trajectory
 from components.tracking.held_out_ledger import note_held_out_read
@@ -41,46 +41,51 @@ from flows.stages.validate import validate_data
 
 POLICIES = {"cloned": "clone", "dreamed": "synthetic_rl"}
 """Name of a policy -> the stage that makes it."""
-STEPS, WORDIER = 6, 3
-"""A vocabulary learnt elsewhere writes the same page in up to WORDIER times as many tokens: all models are
-asked for an episode's first STEPS steps alone, which fit in, and models and policies may write that much
-longer.
-"""
-ASKED = ("next_state_exact", "fact_precision", "hallucination_rate", "unparsable_rate")
-Found = dict[str, dict[str, Estimate]]
+STEPS = 6
+"""First steps of an episode that all models predict; longer ones do not fit in every tokenizer."""
+TOKEN_FACTOR = 3
+"""Factor of answers' length limits: another environment's tokenizer needs up to as many times the tokens."""
+METRICS = ("next_state_exact", "fact_precision", "hallucination_rate", "unparsable_rate")
+TransferMetrics = dict[str, dict[str, Estimate]]
+"""Environment -> metric -> estimate."""
 
 
 @flow(name="transfer", validate_parameters=False)
-def transfer(configs: Mapping[str, Config], root: Path = Path()) -> Found:
-    """World -> metrics of everything that was put to the test in it. Args: configs: those of the worlds by
-    their names.
+def transfer(configs: Mapping[str, Config], root: Path = Path()) -> TransferMetrics:
+    """Evaluate all policies and models in every environment; return environment -> metrics.
+
+    Args:
+        configs: environment -> its config.
     """
     runs = {name: Run(config, root.resolve()) for name, config in configs.items()}
     try:
-        # 1. What each world trains for itself, made or reused.
+        # Train the policies and the model of each environment.
         for name, run in runs.items():
             run.start(f"transfer {name}")
             validate_data(run)
             fine_tune_experience_model(run)
             clone_policy(run)
             train_in_dream(run)
-        # 2. In each world: its held-out games by everybody's policies, its held-out steps by everybody's
-        # models.
+        # In each environment, evaluate the policies and the models of all of them.
         for run in runs.values():
             for source, other in runs.items():
                 play_policies(run, other, source)
-                ask_model(run, other, source)
+                predict_steps(run, other, source)
             run.finish()
     except BaseException as error:
         for run in runs.values():
             if hasattr(run, "manifest") and run.manifest.status == "running":
                 run.fail(error)
         raise
-    return {name: _found(run, list(runs)) for name, run in runs.items()}
+    return {name: _metrics_of(run, list(runs)) for name, run in runs.items()}
 
 
 def play_policies(run: Run, other: Run, source: str) -> None:
-    """The held-out games of `run`'s world, played by the policies of `other`'s."""
+    """Play the held-out games of `run`'s environment with the policies of `other`.
+
+    Args:
+        source: name of `other`'s environment.
+    """
     policies = {name: other.results[stage].outputs["policy"] for name, stage in POLICIES.items()}
     config = run.slice("environment", "evaluation") | {"max_new_tokens": _max_new_tokens(run)}
     stage = Stage(
@@ -107,17 +112,17 @@ def _play(run: Run, source: str, inputs: Inputs, _work: Path) -> Outcome:
 
 
 def _max_new_tokens(run: Run) -> int:
-    """Longest reply of a policy, in tokens; the same for policies of this world and of others."""
-    return WORDIER * run.config.rl.dream.max_new_tokens
+    """Return the longest reply of a policy in tokens; it is the same for policies of all environments."""
+    return TOKEN_FACTOR * run.config.rl.dream.max_new_tokens
 
 
-def ask_model(run: Run, other: Run, source: str) -> None:
-    """The held-out steps of `run`'s world, answered by the experience model of `other`'s."""
+def predict_steps(run: Run, other: Run, source: str) -> None:
+    """Predict the held-out steps of `run`'s environment with the experience model of `other`."""
     config = run.slice("experience_model", "retrieval", "environment")
     config |= {"tasks": run.config.fidelity.tasks} | run.computing() | families_config(run)
     stage = Stage(
         f"answers_of_{source}",
-        work=partial(_ask, run, source),
+        work=partial(_predict, run, source),
         inputs={
             "model": other.results["experience_model"].outputs["model"],
             "train": StageOutput("validate", "train"),
@@ -130,9 +135,9 @@ def ask_model(run: Run, other: Run, source: str) -> None:
     run.stage(stage)
 
 
-def _ask(run: Run, source: str, inputs: Inputs, _work: Path) -> Outcome:
+def _predict(run: Run, source: str, inputs: Inputs, _work: Path) -> Outcome:
     settings = run.config.experience_model
-    settings = settings.model_copy(update={"max_new_tokens": WORDIER * settings.max_new_tokens})
+    settings = settings.model_copy(update={"max_new_tokens": TOKEN_FACTOR * settings.max_new_tokens})
     model = ExperienceModel.load(
         inputs["model"],
         settings,
@@ -143,65 +148,65 @@ def _ask(run: Run, source: str, inputs: Inputs, _work: Path) -> Outcome:
     buffer = open_buffer(run, model_episodes(run, inputs["train"]))
     with decoding():
         episodes = _first_steps(run, inputs["fidelity"])
-        judgements = measure(model, buffer, make_adapter(run.config.environment), episodes)
+        judgements = judge_predictions(model, buffer, make_adapter(run.config.environment), episodes)
     buffer.close()
     measured = fidelity_metrics(judgements)
-    metrics = {f"transfer/{source}/{name}": measured[f"fidelity/{name}/determined"] for name in ASKED}
+    metrics = {f"transfer/{source}/{name}": measured[f"fidelity/{name}/determined"] for name in METRICS}
     return Outcome({}, metrics, costs={"tokens_generated": model.tokens})
 
 
 def _first_steps(run: Run, fidelity: Path) -> list[Trajectory]:
-    """The first STEPS steps of the episodes of the tasks on which a model's fidelity is measured."""
+    """Return the first STEPS steps of the episodes on which fidelity is measured."""
     episodes = read_episodes(run, "fidelity", fidelity)
-    tasks = {episode.task.id: episode.task.split for episode in episodes}
-    chosen = {
-        name
-        for split in set(tasks.values())
-        for name in [t for t in tasks if tasks[t] == split][: run.config.fidelity.tasks]
-    }
+    splits = {episode.task.id: episode.task.split for episode in episodes}
+    chosen: set[str] = set()
+    for split in set(splits.values()):
+        names = [name for name, own_split in splits.items() if own_split == split]
+        chosen |= set(names[: run.config.fidelity.tasks])
     return [
         replace(episode, steps=episode.steps[:STEPS]) for episode in episodes if episode.task.id in chosen
     ]
 
 
-def _found(run: Run, sources: list[str]) -> dict[str, Estimate]:
+def _metrics_of(run: Run, sources: list[str]) -> dict[str, Estimate]:
     names = [
         f"transfer/{source}/{metric}"
         for source in sources
-        for metric in (*(f"success_rate/{name}" for name in POLICIES), *ASKED)
+        for metric in (*(f"success_rate/{name}" for name in POLICIES), *METRICS)
     ]
     return {name: Estimate.from_json(run.metrics[name]) for name in names}
 
 
-def by_world(configs: list[Config]) -> dict[str, Config]:
-    """The configs by the names of their environments.
+def by_environment(configs: list[Config]) -> dict[str, Config]:
+    """Return the configs by the names of their environments.
 
     Raises:
-        ConfigError: fewer than two, two of one environment, or models that read and write another form of
-            prompt.
+        ConfigError: there are fewer than two configs, two of one environment, or models with different forms
+            of prompt.
     """
-    named: dict[str, Config] = {config.environment.name: config for config in configs}
-    if len(named) < 2 or len(named) < len(configs):
-        found = (
-            f"These are configs of {', '.join(config.environment.name for config in configs) or 'nothing'}."
-        )
+    by_name: dict[str, Config] = {config.environment.name: config for config in configs}
+    if len(by_name) < 2 or len(by_name) < len(configs):
+        names = ", ".join(config.environment.name for config in configs)
+        problem = f"These are configs of {names or 'nothing'}."
         next_step = "Type `dreamgym transfer configs/quick.yaml configs/quick-webshop.yaml`."
-        raise ConfigError(found, "Transfer needs at least two environments, each once.", next_step)
+        raise ConfigError(problem, "Transfer needs at least two environments, each once.", next_step)
     forms = {
         name: (config.experience_model.reasoning, config.experience_model.history)
-        for name, config in named.items()
+        for name, config in by_name.items()
     }
     if len(set(forms.values())) > 1:
-        told = ", ".join(f"{name} {reasoning} and {history}" for name, (reasoning, history) in forms.items())
-        expected = "A model is asked in its own form of prompt, so these are to be the same in all configs."
-        raise ConfigError(
-            f"experience_model.reasoning and .history differ: {told}.",
-            expected,
-            "Set both alike in each, or as overrides.",
+        values = ", ".join(
+            f"{name} {reasoning} and {history}" for name, (reasoning, history) in forms.items()
         )
-    return named
+        expected = "Expected the same in all configs: a model reads only its own form of prompt."
+        raise ConfigError(
+            f"experience_model.reasoning and .history differ: {values}.",
+            expected,
+            "Set both to the same values in each config, or as overrides.",
+        )
+    return by_name
 
 
-def write_transfer(found: Found, table: Path) -> None:
-    """The tables, between their marks in a document."""
-    insert_table(table, transfer_table(found), "transfer")
+def write_transfer(metrics: TransferMetrics, table: Path) -> None:
+    """Write the tables into a Markdown document, between their marks."""
+    insert_table(table, transfer_table(metrics), "transfer")

@@ -1,1 +1,1 @@
-"""What is done with runs that have ended: resume, compare, trace, roll back, reuse their models."""
+"""Operations on earlier runs: resume, compare, lineage, rollback, and use of their data."""

@@ -1,4 +1,4 @@
-"""Two runs side by side: what made them differ, and how their metrics do."""
+"""Compares two runs: their code, data, config and machine, and their metrics."""
 
 from __future__ import annotations
 
@@ -14,12 +14,19 @@ from components.tracking.manifest import Manifest
 from components.tracking.run_differences import Difference, differences
 from components.tracking.runs import find_run, read_games, read_metrics
 from components.tracking.same_policy import require_different_policies
-from flows.printing.output import Column, Output, Table
+from flows.printing.output import Output
+from flows.printing.table import Column, Table
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs by name, section -> what differs, and the metrics that changed."""
+    """The differences of two runs.
+
+    Args:
+        first, second: ids of the runs.
+        differences: section -> what differs.
+        changes: metrics that changed.
+    """
 
     first: str
     second: str
@@ -28,11 +35,10 @@ class Comparison:
 
 
 def compare_runs(root: Path, first: str, second: str) -> Comparison:
-    """Compare two runs under `root`/runs. A run that has not come to its end has no metrics, which is then
-    all that is said of them.
+    """Compare two runs below `root`/runs. An unfinished run has no metrics.
 
     Raises:
-        DataError: there is no such run, its manifest is damaged, or the two are one policy.
+        DataError: there is no such run, its manifest is damaged, or both have the same policy.
     """
     directories = [find_run(root / "runs", name) for name in (first, second)]
     manifests = [Manifest.load(directory) for directory in directories]
@@ -42,85 +48,98 @@ def compare_runs(root: Path, first: str, second: str) -> Comparison:
             "Expected two runs.",
             "Name another one of runs/.",
         )
-    named = {directory.name: manifest for directory, manifest in zip(directories, manifests, strict=True)}
-    require_different_policies(named, root / ".dreamgym" / "stages", last=True)
-    found = differences(manifests[0], manifests[1], root)
-    state = [manifest.status for manifest in manifests]
-    if state[0] != state[1]:
-        found = {"state": [Difference("status", *state)], **found}
-    metrics = [_metrics(directory) for directory in directories]
-    games = [played for directory in directories if (played := _games(directory))]
-    return Comparison(directories[0].name, directories[1].name, found, changes(metrics[0], metrics[1], games))
+    by_name = {directory.name: manifest for directory, manifest in zip(directories, manifests, strict=True)}
+    require_different_policies(by_name, root / ".dreamgym" / "stages", last=True)
+    sections = differences(manifests[0], manifests[1], root)
+    status = [manifest.status for manifest in manifests]
+    if status[0] != status[1]:
+        sections = {"state": [Difference("status", *status)], **sections}
+    metrics = [_metrics_or_empty(directory) for directory in directories]
+    games = [own for directory in directories if (own := _games_or_empty(directory))]
+    changed_metrics = changes(metrics[0], metrics[1], games)
+    return Comparison(directories[0].name, directories[1].name, sections, changed_metrics)
 
 
-def _metrics(directory: Path) -> Mapping[str, Any]:
+def _metrics_or_empty(directory: Path) -> Mapping[str, Any]:
     with suppress(DataError):
         return read_metrics(directory)
     return {}
 
 
-def _games(directory: Path) -> dict[str, dict[str, bool]]:
+def _games_or_empty(directory: Path) -> dict[str, dict[str, bool]]:
     with suppress(DataError):
         return read_games(directory)
     return {}
 
 
-def print_comparison(page: Output, found: Comparison, *, everything: bool) -> None:
-    """Two tables: what differs in what made the runs, and in their metrics. The JSON has all of both,
-    whatever is printed.
+def print_comparison(page: Output, comparison: Comparison, *, everything: bool) -> None:
+    """Print a table of what differs in the runs' code, data, config and machine, and one of their metrics.
+
+    Args:
+        everything: print also metrics whose interval of the difference contains zero. The JSON always has
+            all.
     """
-    page.replace(to_json(found))
-    if found.differences:
+    page.replace(to_json(comparison))
+    _print_differences(page, comparison)
+    if not comparison.changes:
+        page.text("All metrics are the same.")
+        return
+    listed_changes = [
+        change
+        for change in comparison.changes
+        if everything or change.is_significant or change.difference is None
+    ]
+    names = (comparison.first, comparison.second, "second - first", "95 % interval", "n")
+    columns = [Column("metric"), *(Column(name, right=True) for name in names)]
+    if listed_changes:
+        rows = [
+            [change.name, _value_text(change.first), _value_text(change.second), *_difference_cells(change)]
+            for change in listed_changes
+        ]
+        page.table("", Table("Metrics", columns, rows))
+    hidden = len(comparison.changes) - len(listed_changes)
+    if hidden:
+        page.text(f"{hidden} more changed by less than their intervals; --all shows them.")
+
+
+def _print_differences(page: Output, comparison: Comparison) -> None:
+    if comparison.differences:
         columns = [
             Column("section"),
             Column("what"),
-            Column(found.first, prose=True),
-            Column(found.second, prose=True),
+            Column(comparison.first, prose=True),
+            Column(comparison.second, prose=True),
         ]
         rows = [
-            [section if place == 0 else "", entry.name, entry.first, entry.second]
-            for section, entries in found.differences.items()
-            for place, entry in enumerate(entries)
+            [section if number == 0 else "", entry.name, entry.first, entry.second]
+            for section, entries in comparison.differences.items()
+            for number, entry in enumerate(entries)
         ]
-        page.table("", Table("What made them", columns, rows))
+        page.table("", Table("Differences", columns, rows))
     else:
         page.text("Code, prompts, data, config, seeds, packages and machine are the same.")
-    if not found.changes:
-        page.text("All metrics are the same.")
-        return
-    shown = [change for change in found.changes if everything or change.sure or change.difference is None]
-    names = (found.first, found.second, "second - first", "95 % interval", "n")
-    columns = [Column("metric"), *(Column(name, right=True) for name in names)]
-    if shown:
-        rows = [
-            [change.name, _number(change.first), _number(change.second), *_difference(change)]
-            for change in shown
-        ]
-        page.table("", Table("Metrics", columns, rows))
-    left = len(found.changes) - len(shown)
-    if left:
-        page.text(f"{left} more changed by less than their intervals; --all shows them.")
 
 
-def _number(entry: Mapping[str, Any] | None) -> str:
+def _value_text(entry: Mapping[str, Any] | None) -> str:
     return "-" if entry is None or entry["value"] is None else f"{entry['value']:.4g}"
 
 
-def _difference(change: Change) -> tuple[str, str, str]:
-    found = change.difference
-    if found is None:
+def _difference_cells(change: Change) -> tuple[str, str, str]:
+    """Return the difference, its interval and its n; empty where there is none."""
+    difference = change.difference
+    if difference is None:
         return "", "", ""
-    if found.low == found.high:
-        return f"{found.value:+.4g}", "", ""
+    if difference.low == difference.high:
+        return f"{difference.value:+.4g}", "", ""
     return (
-        f"{found.value:+.4g}",
-        f"{found.low:+.4g} to {found.high:+.4g}",
-        f"{found.n:,}{' games' if change.paired else ''}",
+        f"{difference.value:+.4g}",
+        f"{difference.low:+.4g} to {difference.high:+.4g}",
+        f"{difference.n:,}{' games' if change.paired else ''}",
     )
 
 
-def to_json(found: Comparison) -> dict[str, Any]:
-    """All of it as plain values."""
+def to_json(comparison: Comparison) -> dict[str, Any]:
+    """Return the comparison as JSON values."""
     metrics = {
         change.name: {
             "first": change.first,
@@ -128,9 +147,9 @@ def to_json(found: Comparison) -> dict[str, Any]:
             "paired": change.paired,
             "difference": change.difference and dict(change.difference.to_json()),
         }
-        for change in found.changes
+        for change in comparison.changes
     }
     sections = {
-        section: [asdict(entry) for entry in entries] for section, entries in found.differences.items()
+        section: [asdict(entry) for entry in entries] for section, entries in comparison.differences.items()
     }
-    return {"runs": [found.first, found.second], "differences": sections, "metrics": metrics}
+    return {"runs": [comparison.first, comparison.second], "differences": sections, "metrics": metrics}

@@ -1,8 +1,7 @@
-"""Go on with a run that did not come to its end, of `retrain` or a study (`plan.py` says what will be
-made).
+"""Resumes an unfinished run of `retrain` or of a study's cell.
 
-A run is never changed: going on is a new run with the same config, which reuses every finished stage and
-takes up the checkpoint of the one that was interrupted.
+The old run is never changed. Resuming starts a new run with the same config. It reuses every finished stage
+and continues from the checkpoint of the interrupted one. `plan.py` says in advance what will run.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from flows.run.validation_games import with_draw
 
 
 def unchanged_since(config: Config, root: Path) -> str:
-    """The newest finished run of the same stages, with the same terms of promotion; empty if there is none,
-    or a stage would be made.
+    """Return the newest finished run with the same stages and promotion settings; empty if there is none.
 
-    A new period of `promotion.refresh` alone is no change: the same policy would only be judged once more.
+    It is also empty if a stage would run. A new period of `promotion.refresh` is no change: the same policy
+    would only be evaluated again.
     """
     config = _with_last_draw(config, root)
     steps = plan(config, root, STEPS)
@@ -32,12 +31,12 @@ def unchanged_since(config: Config, root: Path) -> str:
         return ""
     keys = {step.name: step.key for step in steps}
     for name in reversed(list_runs(root / "runs")):
-        with suppress(DreamGymError):  # a run that was cut short has no manifest, or half of one
+        with suppress(DreamGymError):  # an interrupted run may have no or half a manifest
             earlier = Manifest.load(root / "runs" / name)
-            same = {stage.name: stage.key for stage in earlier.stages} == keys
+            has_same_stages = {stage.name: stage.key for stage in earlier.stages} == keys
             if (
                 earlier.status == "finished"
-                and same
+                and has_same_stages
                 and earlier.config.get("promotion") == config.promotion.model_dump(mode="json")
             ):
                 return name
@@ -45,11 +44,10 @@ def unchanged_since(config: Config, root: Path) -> str:
 
 
 def _with_last_draw(config: Config, root: Path) -> Config:
-    """The config with the draw of the newest finished retraining, where it names none of its own."""
+    """Return the config with the draw of the newest finished retraining, unless it sets its own."""
     draw = config.promotion.draw
-    for name in (
-        reversed(list_runs(root / "runs")) if draw is None and config.promotion.refresh != "never" else ()
-    ):
+    needs_draw = draw is None and config.promotion.refresh != "never"
+    for name in reversed(list_runs(root / "runs")) if needs_draw else ():
         with suppress(DreamGymError):
             earlier = Manifest.load(root / "runs" / name)
             if earlier.status == "finished" and earlier.flow == "retrain":
@@ -61,22 +59,22 @@ def _with_last_draw(config: Config, root: Path) -> Config:
 
 
 def resumable(root: Path, run: str) -> tuple[Manifest, Config]:
-    """The run and its config.
+    """Return the manifest and the config of a run that can be resumed.
 
     Raises:
-        DataError: there is no such run, it is of another job, or it has come to its end.
+        DataError: there is no such run, it is of another job, or it is finished.
     """
     directory = find_run(root / "runs", run)
     manifest = Manifest.load(directory)
     if manifest.flow != "retrain" and not manifest.cell:
-        found, wanted = (
+        raise DataError(
             f"Run {manifest.run_id} is of the job {manifest.flow}.",
             "Expected one of `dreamgym retrain` or `dreamgym study`.",
+            "Type the same command again: it continues from its finished stages.",
         )
-        raise DataError(found, wanted, "Type the command that began it again: it goes on where it was.")
     if manifest.status == "finished":
         raise DataError(
-            f"Run {manifest.run_id} has come to its end.",
+            f"Run {manifest.run_id} is finished.",
             next_step=f"Compare it: dreamgym compare {manifest.run_id} latest",
         )
     config = load_config(directory / "config.json")
@@ -84,23 +82,24 @@ def resumable(root: Path, run: str) -> tuple[Manifest, Config]:
 
 
 def cell_of(manifest: Manifest, root: Path) -> tuple[Path, str]:
-    """Where the cell of a study goes that the run was making, and its method.
+    """Return the directory of the study's cell that the run belongs to, and the cell's method.
 
     Raises:
-        DataError: it lies elsewhere than in the clone, where a stranger's manifest could name any file; or
-            there is no such method.
+        DataError: the cell is outside the clone (an untrusted manifest could name any file), or there is no
+            such method.
     """
     file = (root / manifest.cell).resolve()
     if not file.is_relative_to(root.resolve()):
-        found = f"Run {manifest.run_id} made a cell that goes to {file}."
+        problem = f"Run {manifest.run_id} belongs to a cell in {file}."
         raise DataError(
-            found,
+            problem,
             f"Expected a place in {root}.",
-            "Type the command of the study again: it goes on where it was.",
+            "Type the command of the study again: it continues from its finished cells.",
         )
     method = file.stem.rpartition("-")[0]
     if method not in METHODS:
         raise DataError(
-            f"Run {manifest.run_id} made a cell of {method!r}.", f"Expected one of {', '.join(METHODS)}."
+            f"Run {manifest.run_id} belongs to a cell of the method {method!r}.",
+            f"Expected one of {', '.join(METHODS)}.",
         )
     return file.parent, method

@@ -1,4 +1,4 @@
-"""Take over a run's version of data/: what would change, and the change."""
+"""Switches data/ and data.dvc to the version of a run."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Adoption:
 
 
 def plan_adoption(root: Path, run: str) -> Adoption:
-    """What would change. Its objects are fetched, data/ and data.dvc stay.
+    """Return what would change. The version's objects are fetched; data/ and data.dvc are not changed.
 
     Raises:
-        DataError: there is no such run, it made no version, its data is nowhere, or data/ or data.dvc hold
-            what would be lost.
+        DataError: there is no such run, it made no version, its data cannot be found, or data/ or data.dvc
+            have unsaved changes.
     """
     run_id, outs = version_of_run(root, run)
     changes = changed_parts(read_pointer(root / POINTER), outs)
@@ -44,18 +44,18 @@ def plan_adoption(root: Path, run: str) -> Adoption:
 
 
 def version_of_run(root: Path, run: str) -> tuple[str, tuple[Out, ...]]:
-    """The run's id and the parts of the version of data/ that it made; its objects are fetched.
+    """Return the run's id and the parts of its version of data/; the version's objects are fetched.
 
     Raises:
-        DataError: there is no such run, it made no version, or its data is nowhere.
+        DataError: there is no such run, it made no version, or its data cannot be found.
     """
     _, manifest = find_run_record(root, run)
     parts = manifest.data.parts_out or ({"data": manifest.data.dvc_out} if manifest.data.dvc_out else {})
     if not parts:
-        state = f"Run {manifest.run_id} ({manifest.flow}, {manifest.status}) made no version of data/."
+        problem = f"Run {manifest.run_id} ({manifest.flow}, {manifest.status}) made no version of data/."
         raise DataError(
-            state,
-            "Expected a run of `dreamgym retrain` that came as far as its snapshot.",
+            problem,
+            "Expected a run of `dreamgym retrain` that reached its snapshot (step 8).",
             "Name another run.",
         )
     return manifest.run_id, outs_of(root, parts)
@@ -63,17 +63,25 @@ def version_of_run(root: Path, run: str) -> tuple[str, tuple[Out, ...]]:
 
 def _require_nothing_lost(root: Path) -> None:
     if unsaved := drift(root).unsaved:
-        found = f"data/ holds files that are in no version: {', '.join(unsaved[:5])}."
-        keep = "Type `dreamgym data save` to keep them, or `dreamgym data pull --force` to drop them."
-        raise DataError(found, "They would be lost.", keep)
+        problem = f"data/ holds files that are in no version: {', '.join(unsaved[:5])}."
+        next_step = "Type `dreamgym data save` to keep them, or `dreamgym data pull --force` to drop them."
+        raise DataError(problem, "They would be lost.", next_step)
     blob = git_output(root, "hash-object", POINTER)
     if not git_output(root, "log", "--all", "-1", "--format=%H", f"--find-object={blob}", "--", POINTER):
-        keep = "Type `git commit data.dvc -m 'My data'` to keep it, or `git checkout data.dvc` to drop it."
-        raise DataError("data.dvc names a version that is in no commit.", "It would be forgotten.", keep)
+        next_step = (
+            "Type `git commit data.dvc -m 'My data'` to keep it, or `git checkout data.dvc` to drop it."
+        )
+        raise DataError(
+            "data.dvc names a version that is in no commit.", "Its name would be lost.", next_step
+        )
 
 
 def adopt(root: Path, plan: Adoption) -> None:
-    """Make it the version of data/; after a failure data.dvc is as it was. Raises DataError as `pull`."""
+    """Switch data/ and data.dvc to the planned version; after a failure data.dvc is restored.
+
+    Raises:
+        DataError: as `pull`.
+    """
     path = root / POINTER
     before = read_text(path)
     write_pointer(path, plan.outs)

@@ -1,1 +1,1 @@
-"""What a command prints: tables for people or JSON, and how numbers read."""
+"""Output of the commands: tables as text or JSON, and numbers as text."""

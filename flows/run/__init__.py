@@ -1,1 +1,1 @@
-"""A run of the pipeline, the one way to run a stage, and what the stages share."""
+"""A run of the pipeline, the only way to run a stage, and shared parts of the stages."""

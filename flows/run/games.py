@@ -1,4 +1,4 @@
-"""Real games of policies, and their success rates."""
+"""Plays real games with policies, and computes their success rates."""
 
 from __future__ import annotations
 
@@ -19,21 +19,27 @@ from components.trajectories.store import read_tasks
 from flows.run.pipeline_run import Run
 
 ROWS = 64
-"""Tasks that are played at the same time."""
+"""Tasks that are played as one batch."""
 
 
 def success_rates(
     won: dict[str, bool], tasks: list[Task], prefix: str, settings: EvaluationConfig
 ) -> dict[str, Estimate]:
-    """The success rate on all tasks and on those of each family; a task may have none."""
+    """Return `prefix/success_rate` on all tasks and `prefix/success_rate/<family>` on those of each family.
+
+    Args:
+        won: task id -> success.
+    """
     rates = {f"{prefix}/success_rate": proportion(sum(won.values()), len(tasks), settings.confidence)}
     by_family = family_rates(won, tasks, settings.confidence)
     return rates | {f"{prefix}/success_rate/{family}": rate for family, rate in by_family.items()}
 
 
 def family_rates(won: dict[str, bool], tasks: list[Task], confidence: float) -> dict[str, Estimate]:
-    """Family -> success rate on its tasks. Args: won: task id -> success. Tasks without a family are left
-    out.
+    """Return family -> success rate on its tasks; tasks without a family are left out.
+
+    Args:
+        won: task id -> success.
     """
     rates: dict[str, Estimate] = {}
     for family in sorted({task.family for task in tasks if task.family}):
@@ -43,7 +49,7 @@ def family_rates(won: dict[str, bool], tasks: list[Task], confidence: float) -> 
 
 
 def held_out_tasks(path: Path, count: int) -> list[Task]:
-    """The first `count` tasks of the test split.
+    """Return the first `count` tasks of the test split.
 
     Raises:
         DataError: there are fewer.
@@ -59,7 +65,7 @@ def held_out_tasks(path: Path, count: int) -> list[Task]:
 
 
 def games_config(run: Run) -> dict[str, Any]:
-    """The config values that real games of policies depend on, as part of a stage's config."""
+    """Return the config values that real games of policies depend on, as part of a stage's config."""
     length = {"max_new_tokens": run.config.rl.dream.max_new_tokens}
     return run.slice("environment", "evaluation") | length | run.computing()
 
@@ -80,14 +86,19 @@ class Games:
 
     @property
     def costs(self) -> dict[str, int]:
-        """The costs as a stage's outcome counts them."""
+        """The costs by their names in a stage's outcome."""
         return {"check_interactions": self.steps, "replayed_episodes": self.restarts}
 
 
 def play_games(
     run: Run, policies: dict[str, Path], tasks: list[Task], max_new_tokens: int | None = None
 ) -> Games:
-    """Play all tasks with each policy. Args: max_new_tokens: of a reply; None: as in RL."""
+    """Play all tasks once with each policy.
+
+    Args:
+        policies: name -> directory.
+        max_new_tokens: longest reply in tokens; None: as in RL.
+    """
     config = run.config
     length = max_new_tokens or config.rl.dream.max_new_tokens
     won: dict[str, dict[str, bool]] = {name: {} for name in policies}

@@ -1,4 +1,4 @@
-"""Registering the models of a run in MLflow, with what MLflow needs to load and serve them."""
+"""Registers the models of a run in MLflow, with the code and the example that MLflow needs to serve them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from components.tracking.pyfunc.served_models import served_experience_model, se
 from flows.run.pipeline_run import Run
 from flows.run.run_data import training_episodes
 
-SERVED: dict[str, Callable[..., Any]] = {"policy": served_policy, "experience-model": served_experience_model}
+SERVED_MODELS: dict[str, Callable[..., Any]] = {
+    "policy": served_policy,
+    "experience-model": served_experience_model,
+}
 EXAMPLE_STEPS = 2
 """Steps of the history in a model's input example."""
 
 
 def register(run: Run, name: str, stage: str, output: str, tags: Mapping[str, str]) -> RegisteredModel:
-    """A version of the model that `stage` made; the newest one, if it holds the very same files.
+    """Register the model that `stage` made, or return the existing version with the same files.
 
-    Its source is the run itself, on whose page it stands; the run of the stage lists it too.
+    Its source is the parent run in MLflow, whose page shows it; the stage's run links to it too.
     """
     result = run.results[stage]
     alias = f"stage-{result.key[:12]}"
     version = run.tracker.alias(name, alias)
     if version is None:
         weights = result.outputs[output]
-        served = SERVED[name](
-            run.config, weights, input_example(run, with_action=name != "policy"), _facts(run, stage)
+        served = SERVED_MODELS[name](
+            run.config, weights, input_example(run, with_action=name != "policy"), _provenance(run, stage)
         )
         version = run.tracker.register_model(run.parent, name, weights, tags, served)
         run.tracker.set_alias(name, alias, version)
@@ -39,7 +42,8 @@ def register(run: Run, name: str, stage: str, output: str, tags: Mapping[str, st
     return model
 
 
-def _facts(run: Run, stage: str) -> dict[str, str]:
+def _provenance(run: Run, stage: str) -> dict[str, str]:
+    """Return what the model was made from, as text for its page."""
     git = run.manifest.environment.git
     return {
         "environment": run.config.environment.name,
@@ -52,14 +56,15 @@ def _facts(run: Run, stage: str) -> dict[str, str]:
 
 
 def input_example(run: Run, *, with_action: bool) -> list[dict[str, Any]]:
-    """A recorded training episode at its start and after some steps, as rows of a model's input."""
+    """Return two rows of a model's input: a recorded training episode at its start and after some steps."""
     episodes = training_episodes(run, run.results["validate"].outputs["train"])
-    episode = next((one for one in episodes if one.success and len(one.steps) > EXAMPLE_STEPS), episodes[0])
+    suitable = (episode for episode in episodes if episode.success and len(episode.steps) > EXAMPLE_STEPS)
+    episode = next(suitable, episodes[0])
     lengths = range(min(EXAMPLE_STEPS, len(episode.steps) - 1) + 1)
-    return [_row(episode, length, with_action) for length in (lengths[0], lengths[-1])]
+    return [_input_row(episode, length, with_action) for length in (lengths[0], lengths[-1])]
 
 
-def _row(episode: Trajectory, length: int, with_action: bool) -> dict[str, Any]:
+def _input_row(episode: Trajectory, length: int, with_action: bool) -> dict[str, Any]:
     history = [{"action": step.action, "state": step.next_state} for step in islice(episode.steps, length)]
     row = {"task": episode.task.instruction, "initial_state": episode.task.initial_state, "history": history}
     return row | ({"action": episode.steps[length].action} if with_action else {})

@@ -24,7 +24,7 @@ from components.config import Config, dump_config, source_of
 from components.environments import adapter_modules
 from components.environments.text_world.import_path import look_here
 from components.errors import StageTimeout
-from components.evaluation.metrics.intervals import exact
+from components.evaluation.metrics.intervals import exact_value
 from components.language.compute import Compute, compute_of
 from components.language.training import parallel
 from components.tracking.curve_file import Curves, Point, read_curves
@@ -36,7 +36,8 @@ from components.tracking.run_environment import collect_environment
 from components.tracking.runs import new_run_id, start_run_directory, write_metrics
 from components.tracking.stage_store.hashes import tree_hash, with_imports
 from components.tracking.stage_store.stage_keys import key_of, key_parts, read_pins
-from components.tracking.stage_store.stage_store import RECORD, StageResult, StageStore
+from components.tracking.stage_store.stage_result import RECORD, StageResult
+from components.tracking.stage_store.stage_store import StageStore
 from components.tracking.stage_store.stopwatch import Stopwatch
 from components.trajectories.dvc.snapshots import data_hash, data_parts
 from components.trajectories.store import DataLayout
@@ -331,7 +332,7 @@ class Run:
 
     def count(self, name: str, value: float) -> None:
         """Add a number without uncertainty to the run's metrics."""
-        self.metrics[name] = exact(value).to_json()
+        self.metrics[name] = exact_value(value).to_json()
 
     def child(self, stage: str) -> str:
         """The MLflow run of a finished stage."""

@@ -1,10 +1,10 @@
-"""What a job would do today, stage by stage: what is reused, what runs, and which part of its key changed.
+"""Plans a job without running it: which stages are reused, which run, and which part of a key changed.
 
     dreamgym retrain --dry-run
     dreamgym resume --dry-run
 
-The declarations of the stages (`stage.py`) are asked for their keys; nothing runs. A key that has no result
-is compared with the earlier result of that stage whose key differs in the fewest parts.
+The keys are computed from the stages' declarations (`stage.py`). A key without a result is compared with the
+earlier result of that stage whose key differs in the fewest parts.
 """
 
 from __future__ import annotations
@@ -26,24 +26,32 @@ from components.tracking.stage_store.stage_keys import (
     key_changes,
     key_of,
 )
-from components.tracking.stage_store.stage_store import EarlierResult, StageResult, StageStore
+from components.tracking.stage_store.stage_result import EarlierResult, StageResult
+from components.tracking.stage_store.stage_store import StageStore
 from flows.run.pipeline_run import Run
 from flows.run.stage import Stage
 
 REUSED = "reused"
 PENDING = "pending:"
-"""Begins the hash of an input that a stage will make which is not there yet; that stage's name follows."""
-MOST_NAMES = 6
-"""Modules and packages of one stage that the table names; of more, the rest is counted. JSON has all."""
+"""Prefix of the hash of an input whose stage has not run yet; that stage's name follows."""
+MAX_LISTED_NAMES = 6
+"""Most modules and packages of one stage that the table names; the rest is counted. The JSON has all."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One stage and what becomes of it: `reused`, `goes on`, `made`, `made again`, `open` or `stops`.
+    """One stage and what would happen to it.
 
-    `note`: why. `compared`: the earlier result that is reused or nearest; `seconds`: how long it took.
-    `changes`: how the key differs from that result's. `has_parts`: whether that result has its key's parts.
-    `key`: of the stage, empty for a gate that stops the job.
+    Args:
+        name: of the stage.
+        fate: `reused`; `goes on` from a checkpoint; `made` for the first time; `made again` because the
+            stored result is damaged; `open`, which depends on earlier stages; or `stops`, a closed gate.
+        note: why.
+        seconds: how long the compared result took.
+        compared: the earlier result that is reused or nearest.
+        has_parts: whether that result stores the parts of its key.
+        changes: how the key differs from that result's.
+        key: of the stage; empty for a gate that stops the job.
     """
 
     name: str
@@ -56,7 +64,7 @@ class Planned:
     key: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The values as JSON has them."""
+        """Return the plan of this stage as JSON values."""
         changes = [asdict(change) for change in self.changes]
         values = {"stage": self.name, "fate": self.fate, "note": self.note, "why": why(self)}
         return values | {"seconds": self.seconds, "compared": self.compared, "changes": changes}
@@ -93,17 +101,17 @@ class _PendingHashes(dict[str, str]):
 
 
 def plan(config: Config, root: Path, steps: Mapping[str, Step]) -> list[Planned]:
-    """What would become of each step with this config, today. Nothing runs and nothing is written."""
+    """Return what would happen to each step with this config. Nothing runs and nothing is written."""
     run = Run(config, root.resolve())
     planned: list[Planned] = []
     for name, step in steps.items():
         if step.condition is not None and not step.condition(run):
             continue
-        found = _plan_stage(run, step.declare(run))
-        planned.append(found)
+        stage_plan = _plan_stage(run, step.declare(run))
+        planned.append(stage_plan)
         try:
-            if step.gate is not None and found.fate == REUSED:
-                step.gate(run, run.results[found.name])
+            if step.gate is not None and stage_plan.fate == REUSED:
+                step.gate(run, run.results[stage_plan.name])
         except FidelityGateClosed as closed:
             planned.append(Planned(name, "stops", closed.found))
             break
@@ -111,11 +119,14 @@ def plan(config: Config, root: Path, steps: Mapping[str, Step]) -> list[Planned]
 
 
 def _plan_stage(run: Run, stage: Stage) -> Planned:
-    """What becomes of one stage; `run.results` gets its result, or a stand-in with pending outputs."""
+    """Return what would happen to one stage; put its result, or a placeholder, into `run.results`."""
     parts = run.stage_key_parts(stage)
     key = key_of(stage.name, parts)
     pending = [value.removeprefix(PENDING) for value in parts[INPUTS].values() if value.startswith(PENDING)]
-    result, damage = (None, "") if pending else run.store.look_up(stage.name, key)
+    result = None
+    damage = ""
+    if not pending:
+        result, damage = run.store.look_up(stage.name, key)
     if result is not None:
         run.results[stage.name] = result
         note = f"made in {result.seconds:.0f} s"
@@ -127,7 +138,7 @@ def _plan_stage(run: Run, stage: Stage) -> Planned:
 
 
 class _PendingPaths(dict[str, Path]):
-    """Output paths of a stage that has not run yet: none of them is read."""
+    """Output paths of a stage that has not run yet; none of them is read."""
 
     def __missing__(self, output: str) -> Path:
         return Path()
@@ -136,44 +147,53 @@ class _PendingPaths(dict[str, Path]):
 def _plan_missing(
     store: StageStore, name: str, key: str, parts: Mapping[str, Any], pending: Sequence[str], damage: str
 ) -> Planned:
-    nearest, changes = _nearest(store, name, key, parts)
+    """Return the plan of a stage that has no usable result.
+
+    Args:
+        pending: earlier stages that it depends on and that have not run yet.
+        damage: what is wrong with its stored result; empty: there is none.
+    """
+    nearest, changes = _nearest_result(store, name, key, parts)
     has_parts = nearest is None or bool(nearest.parts)
     step = Planned(name, "made", has_parts=has_parts, changes=changes, key=key)
     if nearest is not None:
         step = replace(step, seconds=nearest.seconds, compared=nearest.directory.name)
     if pending:
-        makers = ", ".join(dict.fromkeys(pending))
-        return replace(step, fate="open", note=f"depends on what comes before: {makers}")
-    left = store.begun(name, key)
-    saved = [entry for entry in left if entry.endswith(".pt")]
-    fate = "made again" if damage else "goes on" if left else "made"
-    return replace(step, fate=fate, note=damage or (f"from {', '.join(saved)}" if saved else ""))
+        earlier_stages = ", ".join(dict.fromkeys(pending))
+        return replace(step, fate="open", note=f"depends on what comes before: {earlier_stages}")
+    partial_files = store.unfinished_files(name, key)
+    checkpoints = [file for file in partial_files if file.endswith(".pt")]
+    fate = "made again" if damage else "goes on" if partial_files else "made"
+    return replace(step, fate=fate, note=damage or (f"from {', '.join(checkpoints)}" if checkpoints else ""))
 
 
-def _nearest(
+def _nearest_result(
     store: StageStore, name: str, key: str, parts: Mapping[str, Any]
 ) -> tuple[EarlierResult | None, list[KeyChange]]:
-    """The earlier result whose key differs in the fewest parts; one without parts if there is no other."""
-    earlier = [result for result in store.earlier(name) if result.key != key]
-    compared = [(result, key_changes(result.parts, parts)) for result in earlier if result.parts]
+    """Return the earlier result whose key differs in the fewest parts, and these differences.
+
+    A result that does not store its key's parts is returned only if there is no other.
+    """
+    earlier_results = [result for result in store.earlier_results(name) if result.key != key]
+    compared = [(result, key_changes(result.parts, parts)) for result in earlier_results if result.parts]
     if compared:
         return min(compared, key=lambda pair: len(pair[1]))
-    return (earlier[0] if earlier else None), []
+    return (earlier_results[0] if earlier_results else None), []
 
 
 def seconds_to_run(steps: Sequence[Planned]) -> float | None:
-    """How long what is not reused took last time; None where one of them was never made."""
-    run = [step.seconds for step in steps if step.fate not in ("reused", "stops")]
-    return None if any(seconds is None for seconds in run) else sum(seconds or 0.0 for seconds in run)
+    """Return how long the stages that would run took last time; None if one of them never ran."""
+    times = [step.seconds for step in steps if step.fate not in ("reused", "stops")]
+    return None if any(seconds is None for seconds in times) else sum(seconds or 0.0 for seconds in times)
 
 
 def why(step: Planned) -> str:
-    """The reason in words, on one line."""
+    """Return the reasons on one line."""
     return "; ".join(reasons(step))
 
 
 def reasons(step: Planned) -> list[str]:
-    """The note; the earlier result that the key is compared with; each kind of change."""
+    """Return the note, the earlier result that the key is compared with, and each kind of change."""
     notes = [step.note] if step.note else []
     if step.fate in ("reused", "stops"):
         return notes
@@ -188,8 +208,8 @@ def reasons(step: Planned) -> list[str]:
 
 
 def describe_changes(changes: Sequence[KeyChange]) -> list[str]:
-    """Config keys and the seed with both values; inputs, modules of code and packages by name."""
-    told = [_value_change(change) for change in changes if change.part in (CONFIG, SEED)]
+    """Return the changes as text: config keys and the seed with both values, the rest by name."""
+    texts = [_value_change(change) for change in changes if change.part in (CONFIG, SEED)]
     inputs = [_input_change(change) for change in changes if change.part == INPUTS]
     modules = [change.name for change in changes if change.part == CODE]
     pins = [
@@ -199,25 +219,25 @@ def describe_changes(changes: Sequence[KeyChange]) -> list[str]:
     ]
     for label, names in (("input", inputs), ("code", modules), ("packages", pins)):
         if names:
-            more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-            told.append(f"{label} {', '.join(names[:MOST_NAMES])}{more}")
-    return told
+            more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
+            texts.append(f"{label} {', '.join(names[:MAX_LISTED_NAMES])}{more}")
+    return texts
 
 
 def _value_change(change: KeyChange) -> str:
     label = change.name if change.part == SEED else f"config {change.name}"
-    return f"{label} {_text(change.before)} -> {_text(change.now)}"
+    return f"{label} {_value_text(change.before)} -> {_value_text(change.now)}"
 
 
-def _text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
 def _input_change(change: KeyChange) -> str:
     if str(change.now or "").startswith(PENDING):
         return f"{change.name} (from {change.now.removeprefix(PENDING)})"
-    return f"{change.name} {_short(change.before)} -> {_short(change.now)}"
+    return f"{change.name} {_short_text(change.before)} -> {_short_text(change.now)}"
 
 
-def _short(value: Any) -> str:
+def _short_text(value: Any) -> str:
     return "none" if value is None else str(value)[:12]

@@ -1,6 +1,4 @@
-"""What the RL stages share, in the dream and in the real environment: building the loop, running it, its
-outcome.
-"""
+"""Shared parts of the RL stages, in the dream and in the real environment: the loop and its outcome."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ from prefect import get_run_logger
 
 from components.config import RLConfig
 from components.environments import make_adapter
-from components.environments.protocol import Adapter
-from components.evaluation.metrics.intervals import exact
+from components.environments.capabilities import Adapter
+from components.evaluation.metrics.intervals import exact_value
 from components.language.threads import decoding, training
 from components.language.training.examples import Example
 from components.policy.agent_prompt import render_demonstration
@@ -27,11 +25,11 @@ from flows.run.run_data import episodes_to_clone
 from flows.run.stage import Outcome
 
 SNAPSHOTS = "snapshots"
-"""Output of an RL stage: copies of the policy, one directory for every `study.curve_every` iterations."""
+"""Output of an RL stage: copies of the policy, one directory after every `study.curve_every` iterations."""
 CHECKPOINT = "checkpoint.pt"
 
 OnRollouts = Callable[[int, list[Rollout]], dict[str, float]]
-"""Called with the number of an iteration and its rollouts; returns further figures of the iteration."""
+"""Called with an iteration's number and rollouts; returns further figures of the iteration."""
 
 
 def build_loop(
@@ -47,14 +45,14 @@ def build_loop(
     work: Path,
     tokens: Callable[[], int],
 ) -> Loop:
-    """The RL loop of a stage; the same for a dream and for the real environment.
+    """Build the RL loop of a stage, for a dream or for the real environment.
 
     Args:
-        player: plays the rollouts in the stage's world.
-        stamp: what the transitions say of their origin.
+        player: plays the rollouts in the stage's environment.
+        stamp: the origin that is written into the transitions.
         train: validated training transitions, from which demonstrations are taken.
         work: work directory of the stage, with its checkpoint.
-        tokens: returns the tokens that were generated so far.
+        tokens: returns the number of tokens generated so far.
     """
     adapter = make_adapter(run.config.environment)
     every = run.config.study.curve_every
@@ -77,7 +75,7 @@ def build_loop(
 
 
 def _demonstrations(run: Run, policy: Policy, settings: RLConfig, train: Path) -> list[Example]:
-    """The first expert demonstrations as the policy reads them; none if RL does not mix them in."""
+    """Return the first expert demonstrations as training examples; none if RL does not mix them in."""
     if not settings.demonstration_weight:
         return []
     adapter = make_adapter(run.config.environment)
@@ -91,9 +89,10 @@ def _demonstrations(run: Run, policy: Policy, settings: RLConfig, train: Path) -
 def run_loop(
     run: Run, stage: str, loop: Loop, on_rollouts: OnRollouts, budget: int | None = None
 ) -> LoopState:
-    """Run the loop, with a log line and curves in MLflow for each iteration.
+    """Run the loop, with a log line and points of MLflow's curves for each iteration.
 
-    Args: budget: of real interactions; None: no limit.
+    Args:
+        budget: most real interactions; None: no limit.
     """
     log = get_run_logger()
 
@@ -125,7 +124,7 @@ def finish_training(stage: str, policy: Policy, state: LoopState, work: Path) ->
     last_values = {
         name: [value for value in values if not math.isnan(value)][-5:] for name, values in series.items()
     }
-    metrics = {name: exact(sum(last) / len(last)) for name, last in last_values.items() if last}
+    metrics = {name: exact_value(sum(last) / len(last)) for name, last in last_values.items() if last}
     outputs = {"policy": "policy"}
     if (work / SNAPSHOTS).is_dir():
         outputs[SNAPSHOTS] = SNAPSHOTS
@@ -133,12 +132,12 @@ def finish_training(stage: str, policy: Policy, state: LoopState, work: Path) ->
 
 
 def snapshots_config(run: Run) -> dict[str, int]:
-    """`study.curve_every` as part of a stage's config; nothing if no snapshots are kept."""
+    """Return `study.curve_every` as part of a stage's config; empty if no snapshots are kept."""
     return {"snapshots": run.config.study.curve_every} if run.config.study.curve_every else {}
 
 
 def impossible_actions(adapter: Adapter, rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """`impossible_actions`: the share of an iteration's actions that the world did not carry out."""
+    """Return `impossible_actions`: the share of an iteration's actions that the environment refused."""
     steps = [step for rollout in rollouts for step in rollout.trajectory.steps]
     refused = sum(adapter.refused(step.next_state) for step in steps)
     return {"impossible_actions": refused / max(1, len(steps))}

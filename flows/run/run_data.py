@@ -1,4 +1,4 @@
-"""What the stages read: episodes, tasks, the backbone, the encoder and the replay buffer of a run."""
+"""The data that stages read: episodes, tasks, backbone, encoder and replay buffer of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypedDict
 from prefect import get_run_logger
 
 from components.errors import ConfigError, TrainingError
-from components.experience.dataset import chosen, of_families
+from components.experience.dataset import episodes_of_families, select_episodes
 from components.experience.retrieval.encoders import encoder_identity
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.records import Task, Trajectory
@@ -19,39 +19,41 @@ from flows.run.stage import Fingerprint
 
 
 def policy_backbone(run: Run) -> Path:
-    """Directory of the pretrained model that the policy starts from."""
+    """Return the directory of the pretrained model that the policy starts from."""
     return Path(run.config.backbone.path) if run.config.backbone.path else run.data.backbone
 
 
 def experience_model_backbone(run: Run) -> Path:
-    """Directory of the pretrained model that the experience model starts from."""
-    return (
-        Path(run.config.experience_model.path) if run.config.experience_model.path else policy_backbone(run)
-    )
+    """Return the directory of the pretrained model that the experience model starts from."""
+    path = run.config.experience_model.path
+    return Path(path) if path else policy_backbone(run)
 
 
 def read_episodes(run: Run, name: str, transitions: Path) -> list[Trajectory]:
-    """Validated episodes of `train` or `fidelity`. Args: transitions: Parquet file of the stage
-    `validate`.
+    """Return the validated episodes of `train` or `fidelity`.
+
+    Args:
+        name: `train` or `fidelity`.
+        transitions: Parquet file of the stage `validate`.
     """
     return trajectories(read_tasks(run.data.tasks(name)), read_transitions(transitions))
 
 
 def training_episodes(run: Run, train: Path) -> list[Trajectory]:
-    """Validated training episodes of the task families in `data.families` (empty: of all)."""
-    return of_families(read_episodes(run, "train", train), run.config.data.families)
+    """Return validated training episodes of the task families in `data.families` (empty: of all)."""
+    return episodes_of_families(read_episodes(run, "train", train), run.config.data.families)
 
 
 def model_episodes(run: Run, train: Path) -> list[Trajectory]:
-    """The training episodes that the experience model learns from and retrieves, by its config."""
-    return chosen(training_episodes(run, train), run.config.experience_model, run.config.seed)
+    """Return the training episodes that the experience model is trained on and retrieves from."""
+    return select_episodes(training_episodes(run, train), run.config.experience_model, run.config.seed)
 
 
 def episodes_to_clone(run: Run, train: Path, behaviours: Sequence[str]) -> list[Trajectory]:
-    """The first `cloning.demonstrations` episodes of `behaviours`; expert episodes only if they succeeded.
+    """Return the first `cloning.demonstrations` episodes of `behaviours`; of an expert only successful ones.
 
     Raises:
-        TrainingError: there is none.
+        TrainingError: there is no such episode.
     """
     episodes = [
         episode
@@ -70,12 +72,13 @@ def episodes_to_clone(run: Run, train: Path, behaviours: Sequence[str]) -> list[
 
 
 def training_tasks(run: Run) -> list[Task]:
-    """Training tasks of the task families in `data.families` (empty: of all).
+    """Return the training tasks of the task families in `data.families` (empty: of all).
 
     Raises:
         ConfigError: no training task belongs to a named family.
     """
-    tasks, families = read_tasks(run.data.tasks("train")), run.config.data.families
+    tasks = read_tasks(run.data.tasks("train"))
+    families = run.config.data.families
     existing = sorted({task.family for task in tasks})
     missing = [family for family in families if family not in existing]
     if missing:
@@ -87,24 +90,24 @@ def training_tasks(run: Run) -> list[Task]:
 
 
 def families_config(run: Run) -> dict[str, list[str]]:
-    """`data.families` as part of a stage's config; nothing if all families are learnt from."""
+    """Return `data.families` as part of a stage's config; empty if all families are used."""
     return {"families": sorted(run.config.data.families)} if run.config.data.families else {}
 
 
 def encoder_input(run: Run) -> dict[str, Fingerprint]:
-    """The encoder as input of a stage: the content of its model; nothing for hashed n-grams."""
+    """Return the encoder as input of a stage: the content of its model; empty for hashed n-grams."""
     if run.config.retrieval.encoder == "hashing":
         return {}
     return {"encoder": Fingerprint(encoder_identity(run.config.retrieval))}
 
 
 def open_buffer(run: Run, episodes: Sequence[Trajectory]) -> ReplayBuffer:
-    """A replay buffer with the transitions of `episodes`; held-out tasks are refused."""
+    """Open a replay buffer with the transitions of `episodes`; held-out tasks are refused."""
     transitions = [step for episode in episodes for step in episode.steps]
     directories = index_directories(run.root)
     buffer = ReplayBuffer(run.config.retrieval, transitions, hidden=held_out(run.data), **directories)
-    if buffer.opened:
-        get_run_logger().info(buffer.opened)
+    if buffer.opening_message:
+        get_run_logger().info(buffer.opening_message)
     return buffer
 
 
@@ -116,5 +119,5 @@ class IndexDirectories(TypedDict):
 
 
 def index_directories(root: Path) -> IndexDirectories:
-    """Both can be rebuilt, so they are no part of the data. Args: root: of the repository."""
+    """Return both directories below the repository `root`; they can be rebuilt, so they are not in data/."""
     return {"stored": root / ".dreamgym" / "index", "embeddings": root / ".dreamgym" / "embeddings"}

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec
 from prefect import flow
 
 from components.evaluation.metrics.intervals import Estimate
-from components.tracking.stage_store.stage_store import StageResult
+from components.tracking.stage_store.stage_result import StageResult
 
 if TYPE_CHECKING:
     from flows.run.pipeline_run import Run

@@ -1,5 +1,7 @@
-"""Whose reasoning the experience model learns: as recorded with the data, or what the model at `endpoint`
-says of the episodes.
+"""Adds the teacher's reasoning to the episodes that the experience model is trained on.
+
+The `programmatic` teacher's reasoning is recorded with the data. The `llm` teacher is the model at
+`endpoint`.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from pathlib import Path
 from prefect import get_run_logger
 
 from components.config import Config
-from components.evaluation.metrics.intervals import Estimate, exact, proportion
+from components.evaluation.metrics.intervals import Estimate, exact_value, proportion
 from components.experience.prompts import answer
 from components.experience.teacher import VERSION, Annotated, annotate
 from components.language.endpoint.chat_completions import Usage
@@ -20,80 +22,81 @@ from components.records import Trajectory, Transition
 from flows.run.stage import Outcome
 
 ANSWERS = Path(".dreamgym", "answers")
-"""What endpoints have answered, below the root of the repository: kept across runs, so that no answer is paid
-for twice.
-"""
+"""Directory of the endpoints' answers, below the repository; kept across runs, so none is paid twice."""
 RECORD = "annotations.json"
 
 
 def teach(
     config: Config, root: Path, work: Path, vocabulary: Vocabulary, episodes: list[Trajectory]
 ) -> tuple[list[Trajectory], Outcome]:
-    """The episodes with the chosen teacher's reasoning; and as a part of the stage's outcome what it wrote,
-    left out and cost.
+    """Return the episodes with the teacher's reasoning, and the outcome of annotating them.
+
+    Episodes that the teacher could not annotate are left out.
 
     Args:
-        root: of the repository, below which the answers are kept; work: the stage's own directory.
-        episodes: in the order of training; one that is there several times is asked about once.
+        root: of the repository, below which the answers are kept.
+        work: work directory of the stage.
+        episodes: in the order of training; a repeated episode is annotated once.
 
     Raises:
-        EndpointError: the `llm` teacher cannot be asked, or leaves more than `max_unannotated_share` without
-            an annotation.
+        EndpointError: the `llm` teacher does not answer, or leaves more than `max_unannotated_share` of the
+            episodes without an annotation.
     """
     settings = config.experience_model
     if settings.teacher == "programmatic":
         return episodes, Outcome({})
-    left_out = _left_out_before(work)
-    single = {episode.steps[0].episode_id: episode for episode in episodes}
-    asked = [episode for name, episode in single.items() if name not in left_out]
-    get_run_logger().info("%s annotates %d episodes", config.endpoint.model, len(asked))
+    left_out = _left_out_earlier(work)
+    by_id = {episode.steps[0].episode_id: episode for episode in episodes}
+    to_annotate = [episode for name, episode in by_id.items() if name not in left_out]
+    get_run_logger().info("%s annotates %d episodes", config.endpoint.model, len(to_annotate))
 
     def refuse(step: Transition) -> str:
-        tokens, most = len(vocabulary.encode(answer(step, reasoning=True))), settings.max_new_tokens
-        return (
-            f"it makes an answer of {tokens} tokens, more than experience_model.max_new_tokens={most}"
-            if tokens > most
-            else ""
-        )
+        tokens = len(vocabulary.encode(answer(step, reasoning=True)))
+        limit = settings.max_new_tokens
+        if tokens <= limit:
+            return ""
+        return f"it makes an answer of {tokens} tokens, more than experience_model.max_new_tokens={limit}"
 
     with Endpoint(config.endpoint, root / ANSWERS) as endpoint:
-        found = annotate(endpoint, asked, most_left_out=settings.max_unannotated_share, refuse=refuse)
-    found.left_out.update(left_out)
-    _record(work, config.endpoint.model, found)
-    annotated = {episode.steps[0].episode_id: episode for episode in found.episodes}
-    taught = [
-        annotated[name] for name in (episode.steps[0].episode_id for episode in episodes) if name in annotated
-    ]
-    return taught, Outcome(
-        {"annotations": RECORD}, _metrics(found, len(single), endpoint.usage), costs=endpoint.usage.costs()
-    )
+        annotations = annotate(
+            endpoint, to_annotate, most_left_out=settings.max_unannotated_share, refuse=refuse
+        )
+    annotations.left_out.update(left_out)
+    _write_record(work, config.endpoint.model, annotations)
+    annotated_by_id = {episode.steps[0].episode_id: episode for episode in annotations.episodes}
+    names = (episode.steps[0].episode_id for episode in episodes)
+    annotated = [annotated_by_id[name] for name in names if name in annotated_by_id]
+    metrics = _annotation_metrics(annotations, len(by_id), endpoint.usage)
+    return annotated, Outcome({"annotations": RECORD}, metrics, costs=endpoint.usage.costs())
 
 
-def _left_out_before(work: Path) -> dict[str, str]:
-    """Episodes that a training which was broken off had left out: its checkpoint goes on with the same
-    examples only.
+def _left_out_earlier(work: Path) -> dict[str, str]:
+    """Return the episodes that an interrupted training had left out, with the reasons.
+
+    Its checkpoint can only be continued with the same examples.
     """
     if not (work / "checkpoint.pt").is_file() or not (work / RECORD).is_file():
         return {}
     return dict(json.loads((work / RECORD).read_text(encoding="utf-8"))["left_out"])
 
 
-def _record(work: Path, model: str, found: Annotated) -> None:
+def _write_record(work: Path, model: str, annotations: Annotated) -> None:
     reasoning = {
-        episode.steps[0].episode_id: [step.reasoning for step in episode.steps] for episode in found.episodes
+        episode.steps[0].episode_id: [step.reasoning for step in episode.steps]
+        for episode in annotations.episodes
     }
     record = {
         "version": VERSION,
         "model": model,
         "reasoning": reasoning,
-        "tutorials": found.tutorials,
-        "left_out": found.left_out,
+        "tutorials": annotations.tutorials,
+        "left_out": annotations.left_out,
     }
     (work / RECORD).write_text(json.dumps(record, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
-def _metrics(found: Annotated, episodes: int, usage: Usage) -> dict[str, Estimate]:
+def _annotation_metrics(annotations: Annotated, episodes: int, usage: Usage) -> dict[str, Estimate]:
     counts = {"calls": usage.calls, "cached_calls": usage.cached_calls, "rejected_answers": usage.rejected}
     counts |= {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens}
-    rate = {"teacher/unannotated_rate": proportion(len(found.left_out), episodes)}
-    return rate | {f"teacher/{name}": exact(value) for name, value in counts.items()}
+    rate = {"teacher/unannotated_rate": proportion(len(annotations.left_out), episodes)}
+    return rate | {f"teacher/{name}": exact_value(value) for name, value in counts.items()}

@@ -1,10 +1,8 @@
-"""The validation games of a run: which draw it plays, and its batches, drawn before the first stage and kept
-beside the stages.
+"""Draws the validation games of a run, in batches, before its first stage.
 
-Promotions are decided on them; test games are read on demand alone
-(`components/tracking/held_out_ledger.py`). A batch
-follows from the environment, the recorded tasks and the number of the draw, never from the run's seed. So
-runs of other seeds, champion and challenger play the same games.
+Promotions are decided on them. Test games are read on demand only (`components/tracking/held_out_ledger.py`).
+A batch depends on the environment, the recorded tasks and the number of the draw, never on the run's seed. So
+runs with other seeds, champion and challenger play the same games.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ RECORDED = ("train", "fidelity", "test")
 
 
 def draw_of(refresh: str, today: date) -> int:
-    """The number of the draw that a run of this day plays, such as 202648 for the 48th ISO week of 2026."""
+    """Return the number of the draw for a date, such as 202648 for the 48th ISO week of 2026."""
     if refresh == "week":
         year, week, _ = today.isocalendar()
         return 100 * year + week
@@ -34,7 +32,7 @@ def draw_of(refresh: str, today: date) -> int:
 
 
 def with_draw(config: Config, today: date | None = None) -> Config:
-    """The config with the number of its draw filled in, so that a run made again plays the same games."""
+    """Return the config with the number of its draw set, so that a repeated run plays the same games."""
     if config.promotion.draw is not None:
         return config
     draw = draw_of(config.promotion.refresh, today or datetime.now(UTC).date())
@@ -42,34 +40,32 @@ def with_draw(config: Config, today: date | None = None) -> Config:
 
 
 def validation_file(run: Run, number: int = 0) -> Path:
-    """The file of batch `number`; it is drawn if it is not there yet.
+    """Return the file of batch `number`; draw the batch if it does not exist.
 
     Raises:
-        EnvironmentFailure: the world has too few tasks beside the recorded ones.
+        EnvironmentFailure: the environment has too few tasks apart from the recorded ones.
     """
     recorded = {name: file_hash(run.data.tasks(name)) for name in RECORDED}
-    drawn = {
+    draw_settings = {
         "draw": with_draw(run.config).promotion.draw,
         "batch": number,
         "games": run.config.evaluation.tasks,
     }
-    parts = run.key_parts(recorded, run.slice("environment") | drawn, "flows.run.validation_games")
+    parts = run.key_parts(recorded, run.slice("environment") | draw_settings, "flows.run.validation_games")
     key = key_of("validation_games", parts)
     path = run.root / ".dreamgym" / "validation" / f"{key[:12]}.parquet"
     if not path.is_file():
-        write_tasks(path, _drawn(run, number))
+        write_tasks(path, _draw_batch(run, number))
     return path
 
 
 def validation_games(run: Run, number: int = 0) -> list[Task]:
-    """The tasks of batch `number`. Raises EnvironmentFailure as `validation_file` does."""
+    """Return the tasks of batch `number`. Raises EnvironmentFailure as `validation_file`."""
     return read_tasks(validation_file(run, number))
 
 
 def note_draw(run: Run) -> None:
-    """Draw the first batch before the first stage, and note in the manifest and in MLflow which games
-    decide.
-    """
+    """Draw the first batch, and record the draw in the manifest and in MLflow."""
     draw = with_draw(run.config).promotion.draw or 0
     path = validation_file(run)
     games = run.config.evaluation.tasks
@@ -82,18 +78,19 @@ def note_draw(run: Run) -> None:
 
 
 def games_note(run: Run) -> str:
-    """Which games the figures are of, for people."""
-    played = run.manifest.evaluation
-    further = f" The promotion gate played {played.batches} batches of as many." if played.batches > 1 else ""
+    """Return a note for the report on the games that success is measured on."""
+    draw = run.manifest.evaluation
+    batches = ""
+    if draw.batches > 1:
+        batches = f" The promotion gate played {draw.batches} batches of as many."
     return (
-        f"Success is measured on {played.games} games of the {played.split} split (draw {played.draw}), "
-        "which no model learns "
-        f"from.{further} The test split was not read: dreamgym evaluate --split test --run "
-        f"{run.manifest.run_id}"
+        f"Success is measured on {draw.games} games of the {draw.split} split (draw {draw.draw}), "
+        f"which no model is trained on.{batches} The test split was not read: "
+        f"dreamgym evaluate --split test --run {run.manifest.run_id}"
     )
 
 
-def _drawn(run: Run, number: int) -> list[Task]:
+def _draw_batch(run: Run, number: int) -> list[Task]:
     others = [task for name in RECORDED for task in read_tasks(run.data.tasks(name))]
     others += [task for earlier in range(number) for task in validation_games(run, earlier)]
     seed = batch_seed(with_draw(run.config).promotion.draw or 0, number)

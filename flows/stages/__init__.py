@@ -1,1 +1,1 @@
-"""The stages of a run, one file a stage."""
+"""The stages of a run, one module each; their numbers are the steps of `flows/retrain.py`."""

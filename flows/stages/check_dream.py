@@ -1,4 +1,4 @@
-"""Steps 5 and 7: check the dream against the real environment on a policy's own episodes."""
+"""Steps 5 and 7: compare the dream with the real environment on a policy's own episodes."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from prefect import get_run_logger
 
 from components.environments import make_adapter
 from components.evaluation.metrics.fidelity_metrics import Metrics, check_agreement, policy_metrics
-from components.evaluation.metrics.intervals import Estimate, exact
+from components.evaluation.metrics.intervals import Estimate, exact_value
 from components.evaluation.metrics.rollout_agreement import (
     AgreementCheck,
     agreement_metrics,
-    batches_of,
     play_until_decided,
+    split_into_batches,
     undecided_note,
 )
 from components.experience.real_replay import replay
 from components.experience.replay_record import replay_record
-from components.experience.step_judgements import measure
+from components.experience.step_judgements import judge_predictions
 from components.language.threads import decoding
 from components.policy.policy import Policy
 from components.policy.rollout import Rollout, evenly, play, play_whole
 from components.records import Task
-from components.tracking.stage_store.stage_store import StageResult
+from components.tracking.stage_store.stage_result import StageResult
 from flows.run.pipeline_run import Run
 from flows.run.run_data import encoder_input, families_config, training_tasks
 from flows.run.run_dream import open_dream
@@ -37,9 +37,10 @@ from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 
 @stage_flow("check-dream")
 def check_dream(run: Run, policy_stage: str, suffix: str) -> Stage:
-    """Compare the dream with the real environment on episodes of the policy that `policy_stage` made.
+    """Stage: compare the dream with the real environment on episodes of the policy of `policy_stage`.
 
-    Args: suffix: of the stage's name and of its metrics, such as `cloned`.
+    Args:
+        suffix: of the names of the stage and its metrics, such as `cloned`.
     """
     config = run.slice("experience_model", "retrieval", "environment")
     config |= {"tasks": run.config.fidelity.policy_tasks}
@@ -61,18 +62,18 @@ def check_dream(run: Run, policy_stage: str, suffix: str) -> Stage:
 
 
 def require_agreement(run: Run, result: StageResult) -> None:
-    """Raise FidelityGateClosed if too few dreamed successes of the policy are confirmed by the real
-    engine.
-    """
+    """Raise FidelityGateClosed if the real engine confirms too few dreamed successes of the policy."""
     metrics = {name: Estimate.from_json(entry) for name, entry in result.metrics.items()}
     check_agreement(metrics, run.config.fidelity, result.name.removeprefix("check_"))
 
 
 def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
-    config, adapter = run.config, make_adapter(run.config.environment)
-    settings, candidates = config.fidelity, training_tasks(run)
-    drawn = evenly(candidates, settings.policy_tasks * settings.max_batches, config.seed)
-    batches = batches_of(drawn, len(candidates), settings.policy_tasks)
+    config = run.config
+    adapter = make_adapter(config.environment)
+    settings = config.fidelity
+    candidates = training_tasks(run)
+    drawn_tasks = evenly(candidates, settings.policy_tasks * settings.max_batches, config.seed)
+    batches = split_into_batches(drawn_tasks, len(candidates), settings.policy_tasks)
     model, buffer, dream = open_dream(run, inputs["model"], inputs["train"])
     policy = Policy.load(inputs["policy"], max_new_tokens=config.rl.dream.max_new_tokens, compute=run.compute)
     options: dict[str, Any] = {
@@ -83,25 +84,28 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
     def dream_batch(batch: Sequence[Task], seed: int) -> list[Rollout]:
         return play(policy, dream, batch, seed=seed, **options)
 
-    check, replay_batch = AgreementCheck(), partial(replay, adapter)
+    check = AgreementCheck()
+    replay_batch = partial(replay, adapter)
     with decoding():
         check.add(dream_batch(batches[0], config.seed), replay_batch)
         with closing(adapter.open()) as real_world:
             real = play_whole(policy, real_world, batches[0], seed=config.seed, **options)
             real_steps = real_world.interactions
-        judged = measure(model, buffer, adapter, [r.trajectory for r in real if r.trajectory.steps])
+        judged = judge_predictions(model, buffer, adapter, [r.trajectory for r in real if r.trajectory.steps])
         play_until_decided(check, batches, settings, config.seed, dream_batch, replay_batch)
     buffer.close()
     real_steps += check.steps
     wins = sum(r.trajectory.success for r in real)
     metrics: Metrics = policy_metrics(
-        judged, check.replays, len(check.dreamed), wins, suffix=suffix, played=len(real)
+        judged, check.replays, len(check.rollouts), wins, suffix=suffix, real_episodes=len(real)
     )
     metrics |= agreement_metrics(check, settings, suffix)
     records = [replay_record(adapter, one) for one in check.replays]
     (work / "replays.json").write_text(json.dumps(records, indent=1))
-    metrics[f"fidelity/check_interactions/{suffix}"] = exact(real_steps)
-    metrics[f"fidelity/refused_answers_a_step/{suffix}"] = exact(model.refused / max(1, dream.interactions))
+    metrics[f"fidelity/check_interactions/{suffix}"] = exact_value(real_steps)
+    metrics[f"fidelity/refused_answers_a_step/{suffix}"] = exact_value(
+        model.incoherent_answers / max(1, dream.interactions)
+    )
     costs = {
         "check_interactions": real_steps,
         "replayed_episodes": sum(r.tries - 1 for r in real),

@@ -9,14 +9,14 @@ from typing import Any
 
 from components.config import Config
 from components.environments import make_adapter
-from components.environments.protocol import Adapter
-from components.evaluation.metrics.intervals import exact
+from components.environments.capabilities import Adapter
+from components.evaluation.metrics.intervals import exact_value
 from components.language.threads import training
 from components.policy.behaviour_cloning import clone
 from components.policy.early_experience import explore, reflections, world_examples
 from components.policy.policy import Policy
 from components.records import Trajectory
-from flows.progress import drawing
+from flows.progress import curve_logger
 from flows.run.pipeline_run import Run
 from flows.run.run_data import episodes_to_clone, families_config, policy_backbone
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
@@ -27,7 +27,7 @@ ALTERNATIVES = 3
 
 @stage_flow("clone")
 def clone_policy(run: Run) -> Stage:
-    """Behaviour cloning on the first expert demonstrations, or on the behaviours in `cloning.behaviours`."""
+    """Stage: clone a policy from the first demonstrations of the behaviours in `cloning.behaviours`."""
     config = run.slice("cloning", "environment") | run.computing(training=True) | families_config(run)
     return Stage(
         "clone",
@@ -39,10 +39,11 @@ def clone_policy(run: Run) -> Stage:
 
 
 def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
-    config, adapter = run.config, make_adapter(run.config.environment)
+    config = run.config
+    adapter = make_adapter(config.environment)
     demonstrations = episodes_to_clone(run, inputs["train"], config.cloning.behaviours)
     policy = Policy.load(inputs["backbone"], compute=run.compute, chat_template=config.backbone.chat_template)
-    warm_start, real_steps = _early_experience(config, adapter, policy, demonstrations)
+    extra_examples, real_steps = _early_experience(config, adapter, policy, demonstrations)
     with training(config):
         record = clone(
             policy,
@@ -51,18 +52,18 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
             config.cloning,
             config.seed,
             work / "checkpoint.pt",
-            **warm_start,
+            **extra_examples,
             lora=config.lora,
-            on_figures=drawing("clone", run.log_curves),
-            on_world_figures=drawing("clone/world", run.log_curves),
+            on_figures=curve_logger("clone", run.log_curves),
+            on_world_figures=curve_logger("clone/world", run.log_curves),
         )
     policy.save(work / "policy")
     for checkpoint in work.glob("*.pt"):
         checkpoint.unlink()
     metrics = {
-        "clone/loss": exact(record.final_loss),
-        "clone/demonstrations": exact(len(demonstrations)),
-        "clone/real_interactions": exact(real_steps),
+        "clone/loss": exact_value(record.final_loss),
+        "clone/demonstrations": exact_value(len(demonstrations)),
+        "clone/real_interactions": exact_value(real_steps),
     }
     costs = {"tokens_trained": record.tokens, "real_interactions": real_steps}
     return Outcome({"policy": "policy"}, metrics, {"clone/loss": record.losses}, costs=costs)
@@ -71,7 +72,7 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
 def _early_experience(
     config: Config, adapter: Adapter, policy: Policy, demonstrations: Sequence[Trajectory]
 ) -> tuple[dict[str, Any], int]:
-    """What `clone` learns from in addition to the demonstrations, and the real steps that it took."""
+    """Return further training examples of `clone` as keyword arguments, and the real steps that they cost."""
     if config.cloning.early_experience == "none":
         return {}, 0
     world = adapter.open()

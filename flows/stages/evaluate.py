@@ -10,7 +10,8 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from components.evaluation.metrics.intervals import exact, paired_difference
+from components.evaluation.metrics.intervals import exact_value
+from components.evaluation.metrics.paired_outcomes import paired_difference
 from components.trajectories.store import read_tasks
 from flows.run.games import games_config, play_games, success_rates
 from flows.run.pipeline_run import Run
@@ -18,12 +19,12 @@ from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.validation_games import validation_file
 
 POLICIES = {"cloned": "clone", "dreamed": "synthetic_rl", "refined": "sim_to_real"}
-"""Name of a policy -> the stage that makes it."""
+"""Name of a policy -> the stage that trains it."""
 
 
 @stage_flow("evaluate")
 def evaluate_policies(run: Run) -> Stage:
-    """Each policy plays the same validation games once."""
+    """Stage: each policy plays the same validation games once."""
     policies = {name: StageOutput(stage, "policy") for name, stage in POLICIES.items()}
     return Stage(
         "evaluate",
@@ -35,7 +36,8 @@ def evaluate_policies(run: Run) -> Stage:
 
 
 def _evaluate(run: Run, inputs: Inputs, work: Path) -> Outcome:
-    settings, tasks = run.config.evaluation, read_tasks(inputs["tasks"])
+    settings = run.config.evaluation
+    tasks = read_tasks(inputs["tasks"])
     shutil.copyfile(inputs["tasks"], work / "tasks.parquet")
     games = play_games(run, {name: inputs[name] for name in POLICIES}, tasks)
     outcome = Outcome({"tasks": "tasks.parquet"}, costs=games.costs)
@@ -47,6 +49,6 @@ def _evaluate(run: Run, inputs: Inputs, work: Path) -> Outcome:
         won_later, won_earlier = ([games.won[name][task.id] for task in tasks] for name in (later, earlier))
         gain = paired_difference(won_later, won_earlier, settings.confidence)
         outcome.metrics[f"evaluate/{later}_minus_{earlier}"] = gain
-    outcome.metrics["evaluate/validation_games"] = exact(len(tasks))
-    outcome.metrics["evaluate/real_interactions"] = exact(games.steps)
+    outcome.metrics["evaluate/validation_games"] = exact_value(len(tasks))
+    outcome.metrics["evaluate/real_interactions"] = exact_value(games.steps)
     return outcome

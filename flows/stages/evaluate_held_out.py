@@ -1,6 +1,6 @@
-"""Evaluation on the test split, for studies: of one policy, and of the copies kept during its training.
+"""Evaluation on the test split, for studies: of one policy, or of the copies kept during its training.
 
-Each reading of the test split is noted in its ledger.
+Each reading of the test split is recorded in its ledger. This is no step of the main job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 
 @stage_flow("evaluate-policy")
 def evaluate_policy(run: Run, policy_stage: str) -> Stage:
-    """The policy that `policy_stage` made plays the test games once: `evaluate/success_rate`."""
+    """Stage: the policy of `policy_stage` plays the test games once (`evaluate/success_rate`)."""
     return Stage(
         "evaluate_policy",
         work=partial(_evaluate_policy, run, policy_stage),
@@ -31,7 +31,7 @@ def evaluate_policy(run: Run, policy_stage: str) -> Stage:
 def _evaluate_policy(run: Run, policy_stage: str, inputs: Inputs, work: Path) -> Outcome:
     settings = run.config.evaluation
     tasks = held_out_tasks(inputs["tasks"], settings.tasks)
-    _note_read(run, f"study, {policy_stage}")
+    _record_reading(run, f"study, {policy_stage}")
     games = play_games(run, {"policy": inputs["policy"]}, tasks)
     (work / "games.json").write_text(json.dumps(games.won["policy"], indent=1))
     rates = success_rates(games.won["policy"], tasks, "evaluate", settings)
@@ -40,7 +40,7 @@ def _evaluate_policy(run: Run, policy_stage: str, inputs: Inputs, work: Path) ->
 
 @stage_flow("evaluate-snapshots")
 def evaluate_snapshots(run: Run, policy_stage: str) -> Stage:
-    """Each policy that `policy_stage` kept during training plays the test games: its learning curve."""
+    """Stage: each copy of the policy kept by `policy_stage` plays the test games, as a learning curve."""
     return Stage(
         f"snapshots_{policy_stage}",
         work=partial(_evaluate_snapshots, run, policy_stage),
@@ -52,7 +52,7 @@ def evaluate_snapshots(run: Run, policy_stage: str) -> Stage:
 
 def _evaluate_snapshots(run: Run, policy_stage: str, inputs: Inputs, work: Path) -> Outcome:
     tasks = held_out_tasks(inputs["tasks"], run.config.evaluation.tasks)
-    _note_read(run, f"study, learning curve of {policy_stage}")
+    _record_reading(run, f"study, learning curve of {policy_stage}")
     policies = {directory.name: directory for directory in sorted(inputs["policies"].iterdir())}
     games = play_games(run, policies, tasks)
     (work / "snapshots.json").write_text(json.dumps(games.won, indent=1))
@@ -61,6 +61,7 @@ def _evaluate_snapshots(run: Run, policy_stage: str, inputs: Inputs, work: Path)
     return Outcome({"games": "snapshots.json"}, {}, series, costs=games.costs)
 
 
-def _note_read(run: Run, job: str) -> None:
-    tasks, count = run.data.tasks("test"), run.config.evaluation.tasks
+def _record_reading(run: Run, job: str) -> None:
+    tasks = run.data.tasks("test")
+    count = run.config.evaluation.tasks
     note_held_out_read(run.root, tasks, job, run.manifest.run_id, count)

@@ -11,20 +11,20 @@ from typing import Any
 from components.config import Config
 from components.environments import make_adapter
 from components.evaluation.metrics.fidelity_metrics import fidelity_metrics
-from components.evaluation.metrics.intervals import exact
+from components.evaluation.metrics.intervals import exact_value
 from components.evaluation.metrics.judgements import write_judgements
 from components.evaluation.metrics.retrieval_recall import recall_metrics
 from components.experience.dataset import (
-    drawn,
-    drawn_episodes,
+    assume_premises,
     premise_examples,
+    repeat_evenly,
+    sample_training_episodes,
     transition_examples,
     variation_examples,
-    with_premises,
 )
-from components.experience.model import note_form
+from components.experience.model import save_prompt_form
 from components.experience.retrieval.replay_buffer import ReplayBuffer
-from components.experience.step_judgements import measure
+from components.experience.step_judgements import judge_predictions
 from components.language.adapters import add_lora, merge_lora
 from components.language.backbone import load_backbone, save_model
 from components.language.exercises.rehearsal import rehearsal_examples
@@ -34,8 +34,8 @@ from components.language.training.examples import Example
 from components.language.training.fine_tuning import supervised_finetune
 from components.records import TEST, TRAIN, Trajectory
 from components.trajectories.augmentation.hindsight import hindsight
-from components.trajectories.augmentation.renaming import retold, told_of
-from flows.progress import drawing, telling
+from components.trajectories.augmentation.renaming import original_task_id, rename_episodes
+from flows.progress import curve_logger, progress_logger
 from flows.run.pipeline_run import Run
 from flows.run.run_data import (
     encoder_input,
@@ -50,18 +50,17 @@ from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.teacher_annotations import teach
 
 EXERCISE_KINDS = 4
-"""Comparing, editing, copying and recalling get equal shares of the rehearsal."""
+"""Kinds of exercises (compare, edit, copy, recall) that have equal shares of the rehearsal."""
 
 
 @stage_flow("experience-model")
 def fine_tune_experience_model(run: Run) -> Stage:
-    """The experience model, and `fidelity/*` of its single steps on held-out tasks."""
+    """Stage: fine-tune the experience model, and measure `fidelity/*` of single steps on held-out tasks."""
     config: dict[str, Any] = run.slice("experience_model", "retrieval", "environment")
     config |= {"tasks": run.config.fidelity.tasks, "chat_template": run.config.backbone.chat_template}
     config |= run.computing(training=True) | families_config(run)
-    if (
-        run.config.experience_model.teacher == "llm"
-    ):  # its address, and how patiently it is asked, change no result
+    if run.config.experience_model.teacher == "llm":
+        # Address and retries of the endpoint change no result.
         config["endpoint"] = run.config.endpoint.model_dump(
             include={"model", "temperature", "max_tokens", "json_mode"}
         )
@@ -80,14 +79,16 @@ def fine_tune_experience_model(run: Run) -> Stage:
 
 
 def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
-    quotation_check(run.config)  # a check that the adapter lacks is refused before the training
-    config, episodes = run.config, model_episodes(run, inputs["train"])
+    quotation_check(run.config)  # refuses a missing capability of the adapter before the training
+    config = run.config
+    episodes = model_episodes(run, inputs["train"])
     buffer = open_buffer(run, episodes)
     backbone, vocabulary = load_backbone(
         inputs["backbone"], run.compute.device, chat_template=config.backbone.chat_template
     )
     examples, annotation = training_examples(config, run.root, work, vocabulary, buffer, episodes)
-    settings, seed = config.experience_model, config.seed
+    settings = config.experience_model
+    seed = config.seed
     model = add_lora(backbone, config.lora, added=vocabulary.added, seed=seed)
     with training(config):
         record = supervised_finetune(
@@ -100,20 +101,20 @@ def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
             optimizer=settings.optimizer,
             checkpoint=work / "checkpoint.pt",
             checkpoint_every=settings.checkpoint_every,
-            on_step=telling(sum(map(len, examples))),
+            on_step=progress_logger(sum(map(len, examples))),
             compute=run.compute,
-            on_figures=drawing("experience_model", run.log_curves),
+            on_figures=curve_logger("experience_model", run.log_curves),
         )
     save_model(merge_lora(model), vocabulary, work / "model")
-    note_form(work / "model", settings)
+    save_prompt_form(work / "model", settings)
     (work / "checkpoint.pt").unlink(missing_ok=True)
     fidelity_episodes = read_episodes(run, "fidelity", inputs["fidelity"])
     outcome = _measure_fidelity(config, work, buffer, fidelity_episodes)
     outcome.metrics |= recall_metrics(buffer, fidelity_episodes)
     buffer.close()
     outcome.metrics |= {
-        "experience_model/loss": exact(record.final_loss),
-        "experience_model/tokens": exact(record.tokens),
+        "experience_model/loss": exact_value(record.final_loss),
+        "experience_model/tokens": exact_value(record.tokens),
     }
     outcome.series["experience_model/loss"] = record.losses
     outcome.costs |= {"tokens_trained": record.tokens, **annotation.costs}
@@ -130,27 +131,31 @@ def training_examples(
     buffer: ReplayBuffer,
     episodes: list[Trajectory],
 ) -> tuple[list[Example], Outcome]:
-    """All examples that the model learns from, and the outcome of the teacher's annotation.
+    """Return all training examples of the experience model, and the outcome of the teacher's annotation.
 
-    Copies of the episodes under another instruction or with other names, premises, task variations and
-    rehearsed exercises are among them.
+    They include copies of episodes with another instruction or other names, premises, task variations and
+    rehearsed exercises.
 
     Args:
         root: of the repository.
         work: work directory of the stage.
-        buffer: where demonstrations are retrieved from.
+        buffer: that demonstrations are retrieved from.
     """
-    settings, seed, adapter = config.experience_model, config.seed, make_adapter(config.environment)
+    settings = config.experience_model
+    seed = config.seed
+    adapter = make_adapter(config.environment)
     augmented = episodes + hindsight(episodes, adapter, settings.hindsight, seed)
-    augmented += retold(augmented, adapter, settings.renamed, seed)
-    annotated, annotation = teach(config, root, work, vocabulary, drawn_episodes(augmented, settings, seed))
+    augmented += rename_episodes(augmented, adapter, settings.renamed, seed)
+    annotated, annotation = teach(
+        config, root, work, vocabulary, sample_training_episodes(augmented, settings, seed)
+    )
     if settings.premise:
-        annotated = with_premises(annotated, adapter, seed, taught=settings.teacher == "programmatic")
+        annotated = assume_premises(annotated, adapter, seed, taught=settings.teacher == "programmatic")
     further = premise_examples(vocabulary, augmented, adapter) if settings.premise else []
     tasks = list({episode.task.id: episode.task for episode in augmented}.values())
     further += variation_examples(vocabulary, tasks, adapter.feasible, seed)
-    examples = transition_examples(vocabulary, annotated, buffer, settings, own=told_of)
-    examples += drawn(further, settings.epochs, seed)
+    examples = transition_examples(vocabulary, annotated, buffer, settings, own=original_task_id)
+    examples += repeat_evenly(further, settings.epochs, seed)
     each = int(settings.rehearsal * sum(map(len, examples)) / EXERCISE_KINDS)
     return examples + rehearsal_examples(vocabulary, each, each, each, seed), annotation
 
@@ -159,24 +164,25 @@ def _measure_fidelity(
     config: Config, work: Path, buffer: ReplayBuffer, episodes: Sequence[Trajectory]
 ) -> Outcome:
     tasks = list({episode.task.id: episode.task for episode in episodes}.values())
-    parts = (
-        [task.id for task in tasks if task.split == split][: config.fidelity.tasks] for split in (TRAIN, TEST)
-    )
-    measured = {name for part in parts for name in part}
+    measured_tasks: set[str] = set()
+    for split in (TRAIN, TEST):
+        measured_tasks |= set([task.id for task in tasks if task.split == split][: config.fidelity.tasks])
     model = load_experience_model(config, work / "model")
     began = time.monotonic()
     with decoding():
-        judgements = measure(
+        judgements = judge_predictions(
             model,
             buffer,
             make_adapter(config.environment),
-            [episode for episode in episodes if episode.task.id in measured],
+            [episode for episode in episodes if episode.task.id in measured_tasks],
         )
     write_judgements(work / "judgements.parquet", judgements)
     metrics = fidelity_metrics(judgements)
     if config.experience_model.grounded:
-        metrics["fidelity/misquoting_answers_a_step"] = exact(model.misquoting / max(1, len(judgements)))
-    metrics["fidelity/steps_per_second"] = exact(len(judgements) / (time.monotonic() - began))
+        metrics["fidelity/misquoting_answers_a_step"] = exact_value(
+            model.ungrounded_answers / max(1, len(judgements))
+        )
+    metrics["fidelity/steps_per_second"] = exact_value(len(judgements) / (time.monotonic() - began))
     return Outcome(
         {"model": "model", "judgements": "judgements.parquet"},
         metrics,

@@ -1,4 +1,4 @@
-"""Step 11: promote the refined policy, or say why not."""
+"""Step 11: promote the refined policy if it passes the gate against the champion."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prefect import flow, get_run_logger
 from components.errors import EnvironmentFailure
 from components.evaluation.metrics.intervals import Estimate
 from components.evaluation.promotion.gate import Decision
-from components.evaluation.promotion.promotion_batches import Match, decide_in_batches
+from components.evaluation.promotion.promotion_batches import PlayedGames, decide_in_batches
 from components.records import Task
 from components.tracking.mlflow_adapter.tracker import Tracker
 from components.tracking.stage_store.hashes import text_hash
@@ -28,9 +28,7 @@ PROMOTED_AT = "dreamgym.promoted_at"
 
 @flow(name="promote", flow_run_name=RUN_NAME, validate_parameters=False)
 def promote_challenger(run: Run) -> Decision:
-    """Register both models; the refined policy becomes the champion if it passes the gate on the same
-    games.
-    """
+    """Register both models; make the refined policy the champion if it passes the gate on the same games."""
     with run.limited("promote"):
         decision = _promote(run)
     get_run_logger().info("promotion: %s", decision.reason)
@@ -39,19 +37,22 @@ def promote_challenger(run: Run) -> Decision:
 
 def _promote(run: Run) -> Decision:
     tracker = run.tracker
-    refined, evaluated = run.results["sim_to_real"], run.results["evaluate"]
+    refined = run.results["sim_to_real"]
+    evaluated = run.results["evaluate"]
     tasks = read_tasks(evaluated.outputs["tasks"])
     version = tracker.alias("policy", "champion")
     champion, is_champion = _champion(run, version, refined.key)
     won = {"challenger": json.loads(evaluated.outputs["refined"].read_text())}
-    won |= _played(run, {"champion": champion}, tasks) if champion else {}
-    policies = {"challenger": refined.outputs["policy"]} | ({"champion": champion} if champion else {})
+    policies = {"challenger": refined.outputs["policy"]}
+    if champion:
+        policies["champion"] = champion
+        won |= _play_for_gate(run, {"champion": champion}, tasks)
     decision, run.manifest.evaluation.batches = decide_in_batches(
         _match(won, tasks),
         lambda number: _further_games(run, policies, number),
         run.config.promotion,
         run.config.evaluation.confidence,
-        agreement=_agreement(run),
+        agreement=_agreement_and_minimum(run),
         is_champion=is_champion,
     )
     tags = {
@@ -78,17 +79,18 @@ def _promote(run: Run) -> Decision:
     return decision
 
 
-def _agreement(run: Run) -> tuple[Estimate, float]:
-    """How the dream stood to reality for the policy that it had trained, with the gate's bounds, and the
-    floor of that.
-    """
-    found = run.results["check_dreamed"].metrics["fidelity/rollout_agreement_bounds/dreamed"]
-    return Estimate.from_json(found), run.config.fidelity.min_rollout_agreement
+def _agreement_and_minimum(run: Run) -> tuple[Estimate, float]:
+    """Return the trained policy's rollout agreement, with the gate's bounds, and the required minimum."""
+    agreement = run.results["check_dreamed"].metrics["fidelity/rollout_agreement_bounds/dreamed"]
+    return Estimate.from_json(agreement), run.config.fidelity.min_rollout_agreement
 
 
 def _champion(run: Run, version: str | None, key: str) -> tuple[Path | None, bool]:
-    """The champion's files, None if there is none to compare with; and whether the challenger, of the stage
-    `key`, is the champion.
+    """Return the directory of the champion to compare with, and whether the challenger is the champion.
+
+    Args:
+        version: of the champion; None: there is none.
+        key: of the challenger's stage.
     """
     if version is None:
         return None, False
@@ -97,24 +99,20 @@ def _champion(run: Run, version: str | None, key: str) -> tuple[Path | None, boo
     return download_champion(run.tracker, run.root, version), False
 
 
-def _played(run: Run, policies: dict[str, Path], tasks: list[Task]) -> dict[str, dict[str, bool]]:
-    """Outcomes of games that the gate has played beside the stages; their real steps are check
-    interactions.
-    """
+def _play_for_gate(run: Run, policies: dict[str, Path], tasks: list[Task]) -> dict[str, dict[str, bool]]:
+    """Play games for the gate; return policy -> task id -> success. The steps count as check interactions."""
     games = play_games(run, policies, tasks)
     run.manifest.costs.check_interactions += games.steps
     run.manifest.costs.replayed_episodes += games.restarts
     return games.won
 
 
-def _match(won: dict[str, dict[str, bool]], tasks: list[Task]) -> Match:
-    return Match(won["challenger"], won.get("champion"), {task.id: task.family for task in tasks})
+def _match(won: dict[str, dict[str, bool]], tasks: list[Task]) -> PlayedGames:
+    return PlayedGames(won["challenger"], won.get("champion"), {task.id: task.family for task in tasks})
 
 
-def _further_games(run: Run, policies: dict[str, Path], number: int) -> Match | None:
-    """Batch `number` of the validation games, played by all of `policies`; None where the world has no
-    further tasks.
-    """
+def _further_games(run: Run, policies: dict[str, Path], number: int) -> PlayedGames | None:
+    """Play batch `number` of the validation games with all `policies`; None if there are no further tasks."""
     log = get_run_logger()
     try:
         tasks = validation_games(run, number)
@@ -124,17 +122,18 @@ def _further_games(run: Run, policies: dict[str, Path], number: int) -> Match | 
     log.info(
         "promotion: undecided; batch %d of at most %d is played", number + 1, run.config.promotion.max_batches
     )
-    return _match(_played(run, policies, tasks), tasks)
+    return _match(_play_for_gate(run, policies, tasks), tasks)
 
 
 def download_champion(tracker: Tracker, root: Path, version: str) -> Path:
-    """The directory with the champion's files."""
+    """Download a version from MLflow and return its directory."""
     return tracker.download("policy", version, champion_directory(tracker, root, version))
 
 
 def champion_directory(tracker: Tracker, root: Path, version: str) -> Path:
-    """Where a version is downloaded to; each store and experiment counts versions from 1, so each has a place
-    of its own.
+    """Return the directory that a version is downloaded to.
+
+    Each store and experiment counts versions from 1, so each has a directory of its own.
     """
-    place = text_hash(f"{tracker.uri} {tracker.model_name('policy')}")[:12]
-    return root / ".dreamgym" / "champion" / f"{place}-{version}"
+    store = text_hash(f"{tracker.uri} {tracker.model_name('policy')}")[:12]
+    return root / ".dreamgym" / "champion" / f"{store}-{version}"

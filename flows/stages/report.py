@@ -1,6 +1,4 @@
-"""What a finished run hands to its report: its head, its numbers and curves, dreamed episodes, and the
-commands to look further.
-"""
+"""Step 12: collect the data of the run's report: metrics, curves, dreamed episodes and next commands."""
 
 from __future__ import annotations
 
@@ -20,11 +18,11 @@ from flows.run.pipeline_run import Run, series_of
 from flows.run.validation_games import games_note
 
 EXAMPLES = 6
-"""Dreamed episodes in the report: first those that the real engine denies, then the longest."""
+"""Dreamed episodes in the report: first those that the real engine does not confirm, then the longest."""
 
 
 def run_report(run: Run, decision: Decision) -> ReportData:
-    """The report's data of a run of `retrain` that has been concluded."""
+    """Return the report's data of a finished run of `retrain`."""
     series: dict[str, list[float]] = {}
     for result in run.results.values():
         series |= series_of(result)
@@ -47,8 +45,10 @@ def run_report(run: Run, decision: Decision) -> ReportData:
 
 
 def report_head(manifest: Manifest) -> list[tuple[str, str]]:
-    """When, where and of what a run was made, as pairs of a name and its text."""
-    environment, git, data = manifest.config.get("environment", {}), manifest.environment.git, manifest.data
+    """Return when, where and from what the run was made, as (name, text) pairs."""
+    environment = manifest.config.get("environment", {})
+    git = manifest.environment.git
+    data = manifest.data
     hardware = manifest.environment.hardware
     games = f" ({environment['games']} games)" if environment.get("name") == "alfworld" else ""
     version = (
@@ -73,35 +73,40 @@ def report_head(manifest: Manifest) -> list[tuple[str, str]]:
 
 
 def next_commands(manifest: Manifest, root: Path, model: Path) -> list[str]:
-    """Commands that look further and work in any directory, without an activated environment; a comment says
-    what each does.
+    """Return commands to type next, each with a comment that says what it does.
+
+    They work in any directory, without an activated environment.
     """
-    program, run = shlex.quote(str(_program())), manifest.run_id
-    place, config = shlex.quote(str(root)), shlex.quote(str(root / "runs" / run / "config.json"))
+    run = manifest.run_id
+    program = shlex.quote(str(_program()))
+    workspace = shlex.quote(str(root))
+    config = shlex.quote(str(root / "runs" / run / "config.json"))
     earlier = [name for name in list_runs(root / "runs") if name < run][-1:]
     seed = manifest.seeds.get("run", 0)
+    in_workspace = f"--root {workspace}"
     commands = {
-        **{
-            f"{program} compare {name} {run} --root {place}": "what differs from the run before"
-            for name in earlier
-        },
-        f"{program} lineage {run} --root {place}": "from which data, models and commit its policy comes",
-        f"{program} play --side-by-side --model {shlex.quote(str(model))} --config {config} --root "
-        f"{place}": "step into this run's dream",
-        f"{program} retrain --config {config} seed={seed + 1} --root {place}": "the same with another seed",
-        f"{program} ui --root {place}": "runs and models in MLflow, flows in Prefect",
+        f"{program} compare {name} {run} {in_workspace}": "what differs from the run before"
+        for name in earlier
+    }
+    commands |= {
+        f"{program} lineage {run} {in_workspace}": "from which data, models and commit its policy comes",
+        f"{program} play --side-by-side --model {shlex.quote(str(model))} --config {config} {in_workspace}": (
+            "play in this run's dream"
+        ),
+        f"{program} retrain --config {config} seed={seed + 1} {in_workspace}": "the same with another seed",
+        f"{program} ui {in_workspace}": "runs and models in MLflow, flows in Prefect",
     }
     if manifest.data.dvc_out:
-        commands[f"{program} data use {run} --root {place}"] = "data/ and data.dvc take this run's version"
+        commands[f"{program} data use {run} {in_workspace}"] = "data/ and data.dvc take this run's version"
     if commit := manifest.data.experiment_commit:
-        commands[f"{program} reproduce {run} --root {place}"] = (
-            "make it again from its commit and compare every metric"
+        commands[f"{program} reproduce {run} {in_workspace}"] = (
+            "repeat it from its commit and compare every metric"
         )
-        commands[f"git -C {place} show --stat {commit}"] = "the run's commit: code, data version, metrics"
+        commands[f"git -C {workspace} show --stat {commit}"] = "the run's commit: code, data version, metrics"
     return [f"{command}   # {words}" for command, words in commands.items()]
 
 
 def _program() -> Path:
-    """The `dreamgym` command of this Python; the bare name if it was not installed as one."""
+    """Return the path of this Python's `dreamgym` command; the bare name if it is not installed."""
     program = Path(sys.executable).with_name("dreamgym")
     return program if program.is_file() else Path("dreamgym")

@@ -1,6 +1,6 @@
 """Step 9: refine the policy in the real environment, under a budget of interactions.
 
-Studies also train in the real environment alone, from the cloned policy (`train_in_reality`).
+Studies also train in the real environment only, from the cloned policy (`train_in_reality`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal
 
 from components.config import BaselineRLConfig, RealRLConfig
 from components.environments import make_adapter
-from components.evaluation.metrics.intervals import exact
+from components.evaluation.metrics.intervals import exact_value
 from components.policy.policy import Policy
 from components.policy.rl.loop import EvenTasks
 from components.policy.rl.rollout_workers import OneProcess
@@ -31,13 +31,13 @@ from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 
 @stage_flow("sim-to-real")
 def refine_in_reality(run: Run) -> Stage:
-    """RL on real training tasks, from the policy that was trained in the dream."""
+    """Stage: RL on real training tasks, from the policy that was trained in the dream."""
     return _real_training(run, "sim_to_real", "synthetic_rl", "real")
 
 
 @stage_flow("real-rl")
 def train_in_reality(run: Run) -> Stage:
-    """RL on real training tasks, from the cloned policy: the baseline without a dream."""
+    """Stage: RL on real training tasks, from the cloned policy; the baseline without a dream."""
     return _real_training(run, "real_rl", "clone", "baseline")
 
 
@@ -91,6 +91,6 @@ def _train(
     finally:
         world.close()
     outcome = finish_training(name, policy, state, work)
-    outcome.metrics[f"{name}/real_interactions"] = exact(state.interactions)
+    outcome.metrics[f"{name}/real_interactions"] = exact_value(state.interactions)
     outcome.costs = {"real_interactions": state.interactions, "tokens_generated": state.tokens}
     return outcome

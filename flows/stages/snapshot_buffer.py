@@ -1,8 +1,8 @@
-"""Step 8: a version of data/ with the dreamed transitions; at the end of the run, its commit.
+"""Step 8: save a version of data/ with the dreamed transitions; in step 12, save the run's commit.
 
-Both are made beside the workspace: data/, data.dvc and git's index stay as they are. The version is that of
-the run's start with the run's dreamed transitions in the replay log. The commit is a DVC experiment.
-`dreamgym data use RUN` makes the version that of the workspace.
+The version is that of the run's start, plus the run's dreamed transitions in the replay log. The commit is a
+DVC experiment. Neither changes the workspace: data/, data.dvc and git's index stay as they are. `dreamgym
+data use RUN` switches the workspace to the version.
 """
 
 from __future__ import annotations
@@ -13,33 +13,35 @@ from prefect import flow
 
 from components.tracking.experiment_files import experiment_files
 from components.tracking.manifest import Manifest
-from components.tracking.stage_store.stage_store import StageResult
+from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.dvc.experiment_commit import FOLDER, commit_experiment
 from components.trajectories.dvc.pointer import POINTER, hashes_of, pointer_text
 from components.trajectories.dvc.versions import extend_version, outs_of, push_version
-from components.trajectories.store import append_transitions, read_log
+from components.trajectories.replay_log import append_transitions, read_log
 from flows.run.pipeline_run import Run, series_of
 from flows.run.stage import RUN_NAME
 
 
 def experiment_name(run_id: str) -> str:
-    """What `dvc exp list` calls the run."""
+    """Return the run's name in `dvc exp list`."""
     return f"run-{run_id}"
 
 
 @flow(name="snapshot-buffer", flow_run_name=RUN_NAME, validate_parameters=False)
 def snapshot_buffer(run: Run) -> str:
-    """Make the run's version of data/ and return its hash. data/ itself stays as it is."""
+    """Save the run's version of data/ and return its hash; data/ itself is not changed."""
     with run.limited("snapshot_buffer"):
         return save_run_version(run)
 
 
 def save_run_version(run: Run) -> str:
-    """Put the version into DVC's cache and the remote that takes new versions; its hash.
+    """Save the version in DVC's cache, push it to the remote, and return its hash.
 
-    Raises DataError or ServiceUnreachable as `extend_version` and `push_version`.
+    Raises:
+        DataError, ServiceUnreachable: as `extend_version` and `push_version`.
     """
-    result, data = run.results["synthetic_rl"], run.manifest.data
+    result = run.results["synthetic_rl"]
+    data = run.manifest.data
     folder = run.data.replay.relative_to(run.root).as_posix()
     version = extend_version(run.root, data.version_in(), folder, lambda log: _append_dreams(log, result))
     remote = push_version(run.root, version)
@@ -54,15 +56,20 @@ def save_run_version(run: Run) -> str:
 
 
 def _append_dreams(log: Path, result: StageResult) -> None:
-    """Once for each result: a version that has them already stays the same."""
+    """Append the dreamed transitions of a result, unless the log already has them."""
     name = f"synthetic-{result.key[:12]}"
     if not any(shard.stem.endswith(name) for shard in log.glob("*.parquet")):
         append_transitions(log, read_log(result.outputs["replay"]), name)
 
 
 def save_run_commit(run: Run) -> str:
-    """Commit the workspace with the run's version, record and results as a DVC experiment; the commit's hash.
-    Raises DataError.
+    """Commit the workspace with the run's data version, record and results as a DVC experiment.
+
+    Returns:
+        the commit's hash.
+
+    Raises:
+        DataError: git or DVC refuses.
     """
     manifest = run.manifest
     pointer = pointer_text(outs_of(run.root, manifest.data.parts_out))
@@ -72,24 +79,24 @@ def save_run_commit(run: Run) -> str:
     series: dict[str, list[float]] = {}
     for result in run.results.values():
         series |= series_of(result)
-    shown = experiment_files(run.metrics, manifest.config, series)
-    files |= {f"{FOLDER}/{path}": text.encode() for path, text in shown.items()}
+    result_files = experiment_files(run.metrics, manifest.config, series)
+    files |= {f"{FOLDER}/{path}": text.encode() for path, text in result_files.items()}
     return commit_experiment(run.root, experiment_name(manifest.run_id), files)
 
 
 def version_commands(manifest: Manifest) -> list[str]:
-    """What to type to look at the run's commit, to adopt its version of data/, and to make it again."""
+    """Return the commands that show the run's commit, and that switch data/ to its version."""
     if not manifest.data.dvc_out:
         return []
-    adopt = (
+    use_data = (
         f"dreamgym data use {manifest.run_id}  # data/ and data.dvc take the run's version "
         f"{manifest.data.dvc_out}"
     )
     if not manifest.data.experiment_commit:
-        return [adopt]
+        return [use_data]
     name = experiment_name(manifest.run_id)
     commit = manifest.data.experiment_commit[:12]
     return [
         f"git show {commit}  # the commit of the DVC experiment {name}; all runs: dvc exp list --all",
-        adopt,
+        use_data,
     ]

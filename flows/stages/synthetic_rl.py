@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from components.environments import make_adapter
-from components.evaluation.dream_watch import CHECKS, DreamWatch
-from components.evaluation.metrics.intervals import exact
+from components.evaluation.dream_watch import CHECK_INTERACTIONS, DreamWatch
+from components.evaluation.metrics.intervals import exact_value
 from components.experience.curriculum import Curriculum
 from components.experience.model import ExperienceModel
 from components.experience.retrieval.encoders import make_encoder
@@ -20,7 +21,8 @@ from components.policy.rl.loop import EvenTasks, Loop, TaskSource, reached
 from components.policy.rl.rollout_workers import Processes
 from components.policy.rollout import Rollout, Stamp
 from components.records import SYNTHETIC, Task, Transition
-from components.trajectories.store import append_transitions, held_out, read_log
+from components.trajectories.replay_log import append_transitions, read_log
+from components.trajectories.store import held_out
 from flows.run.pipeline_run import Run
 from flows.run.rl_training import (
     CHECKPOINT,
@@ -42,18 +44,19 @@ from flows.run.run_dream import dream_with, load_experience_model
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 
 REPLAY = "replay"
-"""StageOutput: the dreamed transitions, one Parquet file an iteration."""
+"""Output of the stage: the dreamed transitions, one Parquet file for each iteration."""
 TASK_CLUSTERS = 8
 """Clusters of an iteration's tasks whose returns PPO's curriculum compares."""
 MAX_REPLAYS_PER_CHECK = 16
 MAX_LISTED_TASKS = 50
-"""Generated tasks that the stage's record lists."""
+"""Most generated tasks that the stage's record lists."""
 
 
 @stage_flow("synthetic-rl")
 def train_in_dream(run: Run) -> Stage:
-    """RL in the dream with the curriculum, without real interactions; dreamed transitions go to the
-    buffer.
+    """Stage: RL in the dream with the curriculum, without real interactions.
+
+    Dreamed transitions are added to the buffer.
     """
     config = run.slice("experience_model", "retrieval", "environment", "curriculum", "rl.dream")
     config |= run.computing(training=True) | families_config(run) | snapshots_config(run)
@@ -75,11 +78,11 @@ def train_in_dream(run: Run) -> Stage:
 
 def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome:
     config = run.config
-    known = [step for episode in model_episodes(run, inputs["train"]) for step in episode.steps]
+    recorded = [step for episode in model_episodes(run, inputs["train"]) for step in episode.steps]
     weights = stored_weights(inputs["policy"]).count
-    finished_iterations = reached(work / CHECKPOINT, weights)  # an interrupted iteration is played again
+    finished_iterations = reached(work / CHECKPOINT, weights)  # an interrupted iteration runs again
     dreamed = read_log(work / REPLAY, shards=finished_iterations)
-    open_world = partial(dream_with, inputs["model"], config, known, dreamed, held_out(run.data), run.root)
+    open_world = partial(dream_with, inputs["model"], config, recorded, dreamed, held_out(run.data), run.root)
     with Processes(config.rl.dream.processes, open_world) as dreams:
         model = load_experience_model(config, inputs["model"])
         policy = Policy.load(inputs["policy"], compute=run.compute)
@@ -98,26 +101,32 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
         )
         state = run_loop(run, "synthetic_rl", loop, _keep_rollouts(run, loop, dreams, work))
     outcome = finish_training("synthetic_rl", policy, state, work)
-    generated = list(getattr(tasks, "generated", {}).values())[:MAX_LISTED_TASKS]
-    outcome.details = {
-        "curriculum": getattr(tasks, "life", []),
-        "generated": [f"{task.instruction} (varied from {task.parent})" for task in generated],
-    }
-    check_interactions = int(sum(state.series.get(CHECKS, [])))
-    outcome.metrics["synthetic_rl/real_interactions"] = exact(0)
-    outcome.metrics["synthetic_rl/dreamed_interactions"] = exact(state.interactions)
-    outcome.metrics[f"synthetic_rl/{CHECKS}"] = exact(check_interactions)
+    outcome.details = _curriculum_details(tasks)
+    check_interactions = int(sum(state.series.get(CHECK_INTERACTIONS, [])))
+    outcome.metrics["synthetic_rl/real_interactions"] = exact_value(0)
+    outcome.metrics["synthetic_rl/dreamed_interactions"] = exact_value(state.interactions)
+    outcome.metrics[f"synthetic_rl/{CHECK_INTERACTIONS}"] = exact_value(check_interactions)
     outcome.outputs[REPLAY] = REPLAY
-    outcome.costs = {CHECKS: check_interactions, "tokens_generated": state.tokens}
+    outcome.costs = {CHECK_INTERACTIONS: check_interactions, "tokens_generated": state.tokens}
     return outcome
 
 
+def _curriculum_details(tasks: TaskSource) -> dict[str, list[Any]]:
+    """Return the curriculum's record of each iteration and some of its generated tasks."""
+    if not isinstance(tasks, Curriculum):
+        return {"curriculum": [], "generated": []}
+    generated = list(tasks.generated.values())[:MAX_LISTED_TASKS]
+    instructions = [f"{task.instruction} (varied from {task.parent})" for task in generated]
+    return {"curriculum": tasks.life, "generated": instructions}
+
+
 def _task_source(run: Run, model: ExperienceModel) -> TaskSource:
-    """The curriculum, or an even draw of the training tasks where it is turned off."""
-    config, tasks = run.config, training_tasks(run)
+    """Return the curriculum, or an even draw of the training tasks if it is turned off."""
+    config = run.config
+    tasks = training_tasks(run)
     if not config.curriculum.enabled:
         return EvenTasks(tasks)
-    cluster = _clustering(run) if config.rl.dream.algorithm.needs_task_clusters else None
+    cluster = _cluster_function(run) if config.rl.dream.algorithm.needs_task_clusters else None
     feasible = make_adapter(config.environment).feasible
     return Curriculum(
         tasks,
@@ -128,22 +137,24 @@ def _task_source(run: Run, model: ExperienceModel) -> TaskSource:
     )
 
 
-def _clustering(run: Run) -> Callable[[Sequence[Task], int], list[int]]:
-    """How tasks are grouped whose returns PPO's curriculum compares."""
+def _cluster_function(run: Run) -> Callable[[Sequence[Task], int], list[int]]:
+    """Return the function that clusters tasks; PPO's curriculum compares returns within a cluster."""
     encoder = make_encoder(run.config.retrieval, index_directories(run.root)["embeddings"])
     return lambda tasks, seed: cluster_tasks(tasks, encoder, TASK_CLUSTERS, seed)
 
 
 def _keep_rollouts(run: Run, loop: Loop, dreams: Processes, work: Path) -> OnRollouts:
-    """What is done with each iteration's rollouts: log them, add them to the buffer, compare some with
-    reality.
+    """Return the callback for each iteration's rollouts.
+
+    It writes them to the log, adds them to the buffer, and replays some in the real environment.
     """
-    config, adapter = run.config, make_adapter(run.config.environment)
+    config = run.config
+    adapter = make_adapter(config.environment)
     settings = config.rl.dream
     watch = DreamWatch(
         adapter,
-        every=min(settings.check_every, settings.iterations),  # a short training is checked once, at its end
-        most=MAX_REPLAYS_PER_CHECK,
+        interval=min(settings.check_every, settings.iterations),  # a short training is checked at its end
+        max_replays=MAX_REPLAYS_PER_CHECK,
         floor=config.fidelity.min_rollout_agreement,
     )
     rejected = _RejectedAnswers(dreams)
@@ -155,15 +166,13 @@ def _keep_rollouts(run: Run, loop: Loop, dreams: Processes, work: Path) -> OnRol
         _write_shard(work / REPLAY, iteration, transitions)
         dreams.remember(transitions)
         figures = impossible_actions(adapter, rollouts) | rejected.figures()
-        return figures | watch.look(iteration, rollouts, loop.state.series)
+        return figures | watch.check(iteration, rollouts, loop.state.series)
 
     return keep
 
 
 def _write_shard(log: Path, iteration: int, transitions: list[Transition]) -> None:
-    """Append an iteration's transitions to the stage's log, unless a resumed iteration has written them
-    before.
-    """
+    """Append an iteration's transitions to the stage's log, unless a resumed iteration already has."""
     name = f"iteration-{iteration:04d}"
     if not any(shard.stem.endswith(name) for shard in log.glob("*.parquet")):
         append_transitions(log, transitions, name)
@@ -174,11 +183,13 @@ class _RejectedAnswers:
 
     def __init__(self, dreams: Processes) -> None:
         self._dreams = dreams
-        self._before, self._steps = Counter[str](dreams.rejected), dreams.interactions
+        self._counts = Counter[str](dreams.rejected)
+        self._steps = dreams.interactions
 
     def figures(self) -> dict[str, float]:
-        """Of the steps since the last call."""
+        """Return the rates over the steps since the last call."""
         steps = max(1, self._dreams.interactions - self._steps)
-        rates = {name: (count - self._before[name]) / steps for name, count in self._dreams.rejected.items()}
-        self._before, self._steps = Counter(self._dreams.rejected), self._dreams.interactions
+        rates = {name: (count - self._counts[name]) / steps for name, count in self._dreams.rejected.items()}
+        self._counts = Counter(self._dreams.rejected)
+        self._steps = self._dreams.interactions
         return rates

@@ -1,11 +1,11 @@
-"""Step 1: check the offline data, set bad episodes aside, and hand on the clean ones."""
+"""Step 1: check the offline data, and set aside episodes that break a rule."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
 
-from components.evaluation.metrics.intervals import exact, proportion
+from components.evaluation.metrics.intervals import exact_value, proportion
 from components.trajectories.dvc.snapshots import data_hash
 from components.trajectories.store import read_tasks
 from flows.run.pipeline_run import Run
@@ -17,13 +17,13 @@ VALIDATED = ("train", "fidelity")
 
 @stage_flow("validate")
 def validate_data(run: Run) -> Stage:
-    """Clean trajectories of training and fidelity tasks, the rows set aside, and Data Docs."""
+    """Stage: valid trajectories of training and fidelity tasks, the rows set aside, and Data Docs."""
     tasks = {f"tasks/{name}": run.data.tasks(name) for name in (*VALIDATED, "test")}
-    recorded = {f"trajectories/{name}": run.data.trajectories(name) for name in VALIDATED}
+    trajectories = {f"trajectories/{name}": run.data.trajectories(name) for name in VALIDATED}
     return Stage(
         "validate",
         work=partial(_validate, run),
-        inputs=tasks | recorded,
+        inputs=tasks | trajectories,
         config=run.slice("data"),
         code=__name__,
     )
@@ -38,8 +38,8 @@ def _validate(run: Run, inputs: Inputs, work: Path) -> Outcome:
         title = f"{run.data.root.name} {name} trajectories, data {data_hash(run.root)[:12]}, run {run.label}"
         options = {"split": name, "title": title, "run_name": run.manifest.run_id}
         report = validate(inputs[f"trajectories/{name}"], tasks, run.config.data, work / name, **options)
-        bad = report.rows - report.valid_rows
-        outcome.metrics[f"validate/quarantined_share/{name}"] = proportion(bad, report.rows)
-        outcome.metrics[f"validate/rows/{name}"] = exact(report.rows)
+        invalid_rows = report.rows - report.valid_rows
+        outcome.metrics[f"validate/quarantined_share/{name}"] = proportion(invalid_rows, report.rows)
+        outcome.metrics[f"validate/rows/{name}"] = exact_value(report.rows)
         outcome.outputs |= {name: f"{name}/transitions.parquet", f"{name}_docs": f"{name}/data_docs"}
     return outcome

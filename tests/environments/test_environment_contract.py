@@ -192,7 +192,7 @@ def test_the_budget_refuses_a_batch_before_it_is_exceeded(subject):
         environment.step(["?", "?"])
         with pytest.raises(
             EnvironmentFailure,
-            match="2 real interactions are spent and 2 more .* budget is 3.*sim_to_real.budget",
+            match="2 real interactions are spent and 2 more .* budget is 3.*rl.real.budget",
         ):
             environment.step(["?", "?"])
         assert environment.interactions == 2

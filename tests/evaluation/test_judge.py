@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from builders import make_task, make_transition
-from chat_server import ChatServer, Say
+from chat_server import ChatServer, Reply
 
 from components.errors import DataError, EndpointError
 from components.evaluation.judge import VERSION, judge_transitions
@@ -40,7 +40,7 @@ TASKS = [make_task(), make_task(1)]
 
 def verdict(consistency=2, diversity=2, informativeness=2, hallucination=2):
     scores = {"causal_consistency": consistency, "diversity": diversity, "informativeness": informativeness}
-    return Say({"rubric_scores": {**scores, "hallucination": hallucination}})
+    return Reply({"rubric_scores": {**scores, "hallucination": hallucination}})
 
 
 def at(step, judgement=GOOD, **changes):
@@ -142,8 +142,8 @@ def test_an_unparsable_prediction_scores_zero_and_is_not_asked_about(ask):
         (verdict(True), "valid integer"),
         (verdict("2"), "valid integer"),
         (verdict(1.5), "valid integer"),
-        (Say({"rubric_scores": {"causal_consistency": 1}}), "diversity: Field required"),
-        (Say({"scores": {}}), "rubric_scores: Field required"),
+        (Reply({"rubric_scores": {"causal_consistency": 1}}), "diversity: Field required"),
+        (Reply({"scores": {}}), "rubric_scores: Field required"),
     ],
 )
 def test_an_invalid_answer_is_asked_again(ask, invalid, problem):
@@ -166,7 +166,7 @@ def test_cached_and_equal_questions_are_asked_once(ask):
 
 def test_transitions_without_usable_answer_are_excluded_up_to_a_share(ask):
     def answer(body):
-        return Say("fine") if "go to shelf 2" in body["messages"][1]["content"] else verdict()
+        return Reply("fine") if "go to shelf 2" in body["messages"][1]["content"] else verdict()
 
     judgements = [at(0), at(1), at(2), at(3)]
     with ChatServer(answer=answer) as server:
@@ -177,7 +177,7 @@ def test_transitions_without_usable_answer_are_excluded_up_to_a_share(ask):
         with pytest.raises(EndpointError, match="1 of 4 questions have no usable answer"):
             ask(server, judgements, max_unjudged_share=0.2)
     with (
-        ChatServer(Say("fine")) as server,
+        ChatServer(Reply("fine")) as server,
         pytest.raises(EndpointError, match="None of 4 transitions has a usable answer"),
     ):
         ask(server, [at(n, state="other") for n in range(4)], max_unjudged_share=1.0)

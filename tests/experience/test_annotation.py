@@ -6,7 +6,7 @@ import json
 
 import pytest
 from builders import make_episode, make_task
-from chat_server import ChatServer, Say
+from chat_server import ChatServer, Reply
 
 from components.errors import EndpointError
 from components.experience.teacher import VERSION, annotate, render
@@ -31,7 +31,9 @@ def annotation(steps, **changes):
 
 def right(body):
     """The answer of a correct teacher to any episode."""
-    return Say(annotation([step["step_id"] for step in json.loads(body["messages"][1]["content"])["steps"]]))
+    return Reply(
+        annotation([step["step_id"] for step in json.loads(body["messages"][1]["content"])["steps"]])
+    )
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ def test_the_teacher_reads_task_success_and_every_state_and_action(cache):
     ids=["too few", "too many", "twice", "from one", "tutorial", "blank", "missing"],
 )
 def test_an_annotation_that_does_not_fit_the_episode_is_requested_again(cache, bad, wrong):
-    with ChatServer(Say(bad), Say(annotation([2, 0, 1]))) as server:
+    with ChatServer(Reply(bad), Reply(annotation([2, 0, 1]))) as server:
         annotated, usage = ask(server, cache, [make("a", 3)])
     assert wrong in server.requests[1]["messages"][-1]["content"]
     assert [step.reasoning for step in annotated.episodes[0].steps] == [
@@ -123,7 +125,7 @@ def test_an_annotation_that_does_not_fit_the_episode_is_requested_again(cache, b
 def test_a_plan_that_cannot_be_learnt_is_requested_again_even_from_the_cache(cache):
     long = annotation([0])
     long["state_transitions"][0]["transition_plan"] = "well " * 50
-    with ChatServer(Say(long), Say(annotation([0]))) as server:
+    with ChatServer(Reply(long), Reply(annotation([0]))) as server:
         assert len(ask(server, cache, [make("a", 1)])[0].episodes[0].steps[0].reasoning) == 249
 
         def refuse(step):
@@ -147,7 +149,7 @@ def test_a_second_run_makes_no_request(cache):
 
 def test_up_to_a_share_of_episodes_is_left_out_without_annotation(cache):
     def answer(body):
-        return Say("I cannot.") if "shelf 3" in body["messages"][1]["content"] else right(body)
+        return Reply("I cannot.") if "shelf 3" in body["messages"][1]["content"] else right(body)
 
     episodes = [make("a", 1), make("b", 2), make("c", 3), make("d", 1, won=True)]
     with ChatServer(answer=answer) as server:
@@ -165,7 +167,7 @@ def test_up_to_a_share_of_episodes_is_left_out_without_annotation(cache):
 
 def test_a_teacher_without_any_annotation_is_an_error_at_any_share(cache):
     with (
-        ChatServer(Say("no")) as server,
+        ChatServer(Reply("no")) as server,
         pytest.raises(EndpointError, match=r"None of 2 episodes has an annotation.*teacher=programmatic"),
     ):
         ask(server, cache, [make("a", 1), make("b", 2)], most_left_out=1.0)

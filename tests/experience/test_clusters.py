@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builders import make_task
 
-from components.config.training_config import CurriculumConfig
+from components.config import CurriculumConfig
 from components.experience.curriculum import Curriculum
 from components.experience.retrieval.encoders import HashingEncoder
 from components.experience.task_clusters import cluster_tasks

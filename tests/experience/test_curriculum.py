@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from builders import make_task
 
-from components.config.training_config import CurriculumConfig
+from components.config import CurriculumConfig
 from components.experience import curriculum as module
 from components.experience.curriculum import Curriculum, return_variance
 

@@ -21,7 +21,7 @@ from components.experience.dataset import (
 )
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.records import Trajectory
-from components.trajectories.augmentation.renaming import told_of
+from components.trajectories.augmentation.renaming import original_task_id
 
 
 def episodes() -> list[Trajectory]:
@@ -149,5 +149,5 @@ def test_a_renamed_copy_gets_no_demonstration_of_its_own_task(monkeypatch):
         return ReplayBuffer.retrieve(buffer, queries, tasks)
 
     monkeypatch.setattr(buffer, "retrieve", retrieve)
-    transition_examples(VOCABULARY, [copy], buffer, ExperienceModelConfig(), own=told_of)
+    transition_examples(VOCABULARY, [copy], buffer, ExperienceModelConfig(), own=original_task_id)
     assert own_tasks == [originals[0].task.id] * 2

@@ -13,7 +13,7 @@ from components.experience.model import ExperienceModel, save_prompt_form
 from components.experience.prompts import Answer, growth, opening, render_trajectory, turn
 from components.language.backbone import save_model
 from components.language.training.examples import collate
-from components.language.training.fine_tuning import token_logprobs
+from components.language.training.token_scores import token_logprobs
 
 H = " Holding nothing."
 

@@ -1,6 +1,4 @@
-"""What the tests of the commands share: a finished run, made once, and a command line that leaves nothing
-behind in this process.
-"""
+"""Fixtures of the commands' tests: a finished run, made once, and a process whose settings are restored."""
 
 from __future__ import annotations
 
@@ -21,16 +19,14 @@ from flows.settings import DEFAULTS
 
 @pytest.fixture(scope="session", autouse=True)
 def _server_ends():
-    """The Prefect server that the commands share ends with them."""
+    """Stop the Prefect server that the commands share."""
     yield
     stop_shared_server()
 
 
 @pytest.fixture
 def quiet_process(monkeypatch, tmp_path):
-    """A Prefect home of the test's own, wide error lines, and the libraries' settings, all restored
-    afterwards.
-    """
+    """Set a Prefect home of the test, wide error lines and the libraries' settings; restore all."""
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
     monkeypatch.setattr(command, "err", Console(stderr=True, width=400))
     for name, value in DEFAULTS.items():
@@ -38,9 +34,12 @@ def quiet_process(monkeypatch, tmp_path):
 
 
 @dataclass(frozen=True)
-class Finished:
-    """A clone in which `dreamgym retrain` has come to its end, what it said, and a copy of the clone that
-    nobody changes.
+class FinishedRun:
+    """A clone with a finished run of `dreamgym retrain`.
+
+    Args:
+        said: output of the command.
+        kept: a copy of the clone that no test changes.
     """
 
     clone: Path
@@ -50,7 +49,7 @@ class Finished:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
-    """The first run, in a clone without data; the processes of one test session share it."""
+    """A finished run in a clone without data; the processes of one test session share it."""
     own = tmp_path_factory.getbasetemp()
     place = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
     clone, said, kept = (place / name for name in ("finished", "finished.log", "finished-kept"))
@@ -61,4 +60,4 @@ def finished(tmp_path_factory):
             assert code == 0, output
             shutil.copytree(clone, kept, symlinks=True)
             said.write_text(output)
-    return Finished(clone, said.read_text(), kept)
+    return FinishedRun(clone, said.read_text(), kept)

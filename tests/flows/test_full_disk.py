@@ -1,6 +1,4 @@
-"""A disk of its own that fills up in the middle of each stage: a clear error, and the run goes on once there
-is room.
-"""
+"""A disk that fills up during each stage causes a clear error, and the run resumes once there is space."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ SIZE = "1500m"
 
 @pytest.fixture
 def disk(tmp_path) -> Iterator[Path]:
-    """A small file system in memory; filling the machine's own would hit everybody."""
+    """A small file system in memory, because filling the machine's own would affect other processes."""
     place = tmp_path / "disk"
     place.mkdir()
     made = subprocess.run(
@@ -48,7 +46,7 @@ def disk(tmp_path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Take all the room that is left."""
+    """Fill the rest of the disk."""
     filler = disk / "filler"
     with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:
@@ -67,7 +65,7 @@ def undisturbed(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("stage", MOMENTS)
-def test_a_run_whose_disk_fills_up_goes_on_when_there_is_room(undisturbed, disk, stage):
+def test_a_run_whose_disk_fills_up_resumes_when_there_is_space(undisturbed, disk, stage):
     clone = make_clone(disk / "clone")
     begun = clone / ".dreamgym" / "stages"
     with (disk.parent / "log").open("wb") as output:

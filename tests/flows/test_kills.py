@@ -1,4 +1,4 @@
-"""SIGKILL over the main job: each run that goes on ends with the numbers of the one that nobody disturbed.
+"""SIGKILL during the main job: each resumed run ends with the numbers of the undisturbed one.
 
 By default there is one kill. Twenty, four of them between two checkpoints of fine-tuning:
 
@@ -31,10 +31,8 @@ AFTER = ("sim_to_real", "evaluate")
 
 
 @pytest.mark.timeout(900)
-def test_a_run_killed_at_a_checkpoint_of_rl_in_the_real_world_goes_on_to_the_same_numbers(finished, tmp_path):
-    """And spends no real interaction twice. The stages before are those of the finished run, so that it takes
-    no longer than it must.
-    """
+def test_a_run_killed_at_a_checkpoint_of_real_rl_resumes_to_the_same_numbers(finished, tmp_path):
+    """It also spends no real interaction twice. Earlier stages are reused, to save time."""
     clone = make_clone(tmp_path / "clone")
     stages = clone / ".dreamgym" / "stages"
     shutil.copytree(
@@ -69,7 +67,7 @@ def test_a_run_killed_at_a_checkpoint_of_rl_in_the_real_world_goes_on_to_the_sam
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """A run from start to end: its clone, its numbers, its seconds."""
+    """An uninterrupted run: its clone, its numbers, its seconds."""
     clone = make_clone(tmp_path_factory.mktemp("whole") / "clone")
     code, output, seconds = run(clone, *ANYHOW, MANY_CHECKPOINTS, own_server=True)
     assert code == 0, output
@@ -78,7 +76,7 @@ def undisturbed(tmp_path_factory):
 
 @pytest.fixture
 def killed(tmp_path):
-    """A function that starts the run in a clone, waits, and kills it: the clone."""
+    """A function that starts the run in a clone, waits, kills it, and returns the clone."""
 
     def kill(wait):
         clone = make_clone(tmp_path / "clone")
@@ -100,9 +98,7 @@ def killed(tmp_path):
 
 
 def go_on(clone, undisturbed):
-    """Resume the killed run, or start it again if it had not begun; it ends with the undisturbed run's
-    numbers. What it said.
-    """
+    """Resume the killed run, or start it again if it had not begun; check its numbers; return its output."""
     expected, log, _ = undisturbed
     begun = (clone / "runs" / "latest" / "manifest.json").is_file()
     said = ""
@@ -124,7 +120,7 @@ def go_on(clone, undisturbed):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("number", range(KILLS - IN_FINE_TUNING))
-def test_a_killed_run_goes_on_to_the_same_numbers(undisturbed, killed, number):
+def test_a_killed_run_resumes_to_the_same_numbers(undisturbed, killed, number):
     moment = random.Random(number).uniform(1, undisturbed[2])
     go_on(killed(lambda _clone, _child: time.sleep(moment)), undisturbed)
 
@@ -132,14 +128,14 @@ def test_a_killed_run_goes_on_to_the_same_numbers(undisturbed, killed, number):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("number", range(IN_FINE_TUNING))
-def test_a_run_killed_between_two_checkpoints_of_fine_tuning_goes_on_to_the_same_numbers(
+def test_a_run_killed_between_two_checkpoints_of_fine_tuning_resumes_to_the_same_numbers(
     undisturbed, killed, number
 ):
     draw = random.Random(number)
     count, pause = draw.randint(1, 3), draw.uniform(0, 0.5)
 
     def wait(clone, child):
-        """Until the checkpoint was written `count` times, and a moment longer."""
+        """Wait until the checkpoint was written `count` times, and a moment longer."""
         times: set[int] = set()
         while len(times) < count:
             assert child.poll() is None

@@ -1,4 +1,4 @@
-"""After SIGKILL of a command nothing that it started is left: workers, Prefect's server, `ui`'s servers."""
+"""After SIGKILL of a command no child process is left: workers, Prefect's server, `ui`'s servers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def await_true(condition, child, log, seconds=400):
 
 
 def workers(mark):
-    """The process ids of `multiprocessing`'s workers."""
+    """Return the process ids of `multiprocessing`'s workers."""
     return [process for process, line in marked(mark).items() if "spawn_main" in line]
 
 

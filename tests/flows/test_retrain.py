@@ -1,6 +1,4 @@
-"""The whole main job, small, in a clone of this repository: real data, real engine, real Prefect, MLflow and
-DVC.
-"""
+"""The complete main job with tiny settings in a clone: real data, engine, Prefect, MLflow and DVC."""
 
 import json
 import subprocess
@@ -14,13 +12,13 @@ from components.trajectories.store import read_tasks
 
 @pytest.fixture(scope="module")
 def clone(finished):
-    """A clone that came without data: the run pulled it from the remote that lies in the repository."""
+    """A clone without data; the run pulled it from the remote in the repository."""
     return finished.clone
 
 
 @pytest.fixture(scope="module")
 def first(finished):
-    """What the first run said."""
+    """Output of the first run."""
     return finished.said
 
 
@@ -42,7 +40,7 @@ def test_a_fresh_clone_runs_to_a_promoted_policy(clone, first):
     assert "data:image/svg+xml" in (latest / "report.html").read_text()
 
 
-def test_the_time_outside_the_stages_is_told(clone, first):
+def test_the_time_outside_the_stages_is_printed(clone, first):
     code, output, _ = run(
         clone, "--json", str(clone.parent / "overhead.json"), verb=("bench", "overhead"), small=False
     )
@@ -92,8 +90,8 @@ def test_the_manifest_names_everything(clone, first):
     )
 
 
-def test_what_was_won_in_the_dream_is_looked_at_in_the_real_engine_during_rl(clone, first):
-    """One iteration, so one look, at its end; its steps are check interactions and train nothing."""
+def test_dreamed_successes_are_checked_in_the_real_engine_during_rl(clone, first):
+    """One iteration has one check, at its end; its steps are check interactions and train nothing."""
     (stage,) = (clone / ".dreamgym" / "stages").glob("synthetic_rl-*/stage.json")
     series = json.loads(stage.read_text())["details"]["series"]
     assert series["synthetic_rl/success_rate"][0] > 0, "otherwise there is nothing to look at"
@@ -168,7 +166,7 @@ def test_mlflow_has_a_parent_with_a_child_a_stage_and_the_data(clone, first):
     assert parent.info.run_name == f"retrain {manifest['run_id'][-4:]}, seed 0"
 
 
-def test_curves_stand_on_the_run_and_on_its_stage_once_with_their_times(clone, first):
+def test_curves_are_logged_once_on_the_run_and_on_its_stage_with_their_times(clone, first):
     from mlflow import MlflowClient
 
     manifest = json.loads((clone / "runs" / "latest" / "manifest.json").read_text())
@@ -202,9 +200,9 @@ def test_a_second_run_reuses_every_stage(clone, first):
     assert seconds < 300
 
 
-def test_going_on_says_first_what_is_there_and_what_is_made(clone, first):
+def test_resume_first_lists_what_is_reused_and_what_runs(clone, first):
     code, output, _ = run(clone, verb=("resume", "--dry-run"), small=False)
-    assert code == 1 and "has come to its end" in output
+    assert code == 1 and "is finished" in output
     manifest_file = clone / "runs" / "latest" / "manifest.json"
     text = manifest_file.read_text()
     key = next(stage["key"] for stage in json.loads(text)["stages"] if stage["name"] == "synthetic_rl")
@@ -231,9 +229,7 @@ def test_going_on_says_first_what_is_there_and_what_is_made(clone, first):
 
 
 def test_a_scheduled_run_is_skipped_while_nothing_has_changed(clone, first):
-    """What `retrain_from_file` asks before it starts: the newest finished run of the same data, config and
-    code.
-    """
+    """`retrain_from_file` first looks for the newest finished run of the same data, config and code."""
     asked = """
 import json, sys
 from pathlib import Path
@@ -269,9 +265,7 @@ def test_a_stage_that_takes_too_long_ends_the_run_and_says_what_to_type(clone, f
 
 
 def test_an_untrustworthy_dream_stops_the_run_before_rl(clone, first):
-    """Without reasoning, in a form that the backbone has never read, after a hundredth of a pass: the model
-    gets some state wrong.
-    """
+    """Without reasoning, which the backbone never read, and after 1 % of an epoch, some states are wrong."""
     poor = ["experience_model.reasoning=false", "experience_model.epochs=0.01"]
     code, output, _ = run(clone, "fidelity.min_next_state_exact=1", *poor)
     assert code == 3
@@ -287,7 +281,7 @@ def test_a_refused_promotion_is_a_normal_outcome(clone, first):
     assert "floor" in output
 
 
-def test_the_run_says_which_split_it_played_and_the_test_split_is_unread(clone, first):
+def test_the_run_names_its_split_and_the_test_split_is_unread(clone, first):
     latest = clone / "runs" / "latest"
     manifest, metrics = (
         json.loads((latest / f"{name}.json").read_text()) for name in ("manifest", "metrics")
@@ -311,7 +305,7 @@ def test_the_run_says_which_split_it_played_and_the_test_split_is_unread(clone, 
 
 
 def test_near_its_floor_the_promotion_gate_plays_further_validation_games(clone, first):
-    """Six games cannot show a rate above 0.05 unless half are won, and cannot deny it either."""
+    """Six games cannot show that a rate is above 0.05 unless half are won, nor that it is below."""
     before = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
     code, output, _ = run(clone, "promotion.threshold=0.05", "tracking.dvc_experiment=false")
     assert code in (0, 4), output

@@ -7,8 +7,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from components.config import BackboneConfig
-from components.config.training_config import LoraConfig
+from components.config import BackboneConfig, LoraConfig
 from components.errors import ConfigError, DataError
 from components.language.adapters import add_lora, merge_lora
 from components.language.backbone import build_backbone, load_backbone, save_model

@@ -8,8 +8,7 @@ import random
 import pytest
 import torch
 
-from components.config import BackboneConfig, load_config
-from components.config.training_config import LoraConfig
+from components.config import BackboneConfig, LoraConfig, load_config
 from components.errors import ConfigError
 from components.language.adapters import add_lora
 from components.language.backbone import build_backbone, load_backbone

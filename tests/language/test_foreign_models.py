@@ -10,10 +10,10 @@ from builders import make_episode, make_task
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from components.config import ExperienceModelConfig
-from components.config.training_config import CloningConfig, LoraConfig
+from components.config import CloningConfig, ExperienceModelConfig, LoraConfig
 from components.errors import ConfigError, DataError
-from components.experience.model import ExperienceModel, Query
+from components.experience.decoding.prediction_batch import Query
+from components.experience.model import ExperienceModel
 from components.experience.prompts import render_trajectory
 from components.language.adapters import add_lora, merge_lora
 from components.language.backbone import load_backbone, save_model

@@ -244,7 +244,7 @@ def test_exercises_use_only_ids_with_a_token(padded):
 
 
 def test_a_fine_tuned_and_merged_model_never_samples_ids_without_a_token(padded, tmp_path):
-    from components.config.training_config import CloningConfig, LoraConfig
+    from components.config import CloningConfig, LoraConfig
     from components.policy.behaviour_cloning import clone
 
     policy = Policy.load(padded)

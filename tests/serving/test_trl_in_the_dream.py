@@ -18,8 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import get_json_schema
 from trl import GRPOConfig, GRPOTrainer
 
-from components.config import ExperienceModelConfig
-from components.config.training_config import CloningConfig, LoraConfig
+from components.config import CloningConfig, ExperienceModelConfig, LoraConfig
 from components.experience.model import ExperienceModel
 from components.experience.prompts import render_trajectory
 from components.language.markers import ACTION, END

@@ -22,7 +22,8 @@ from ports import free_port
 
 from components.config import Config, TrackingConfig
 from components.errors import ExperienceModelError
-from components.experience.model import Query, note_form
+from components.experience.decoding.prediction_batch import Query
+from components.experience.model import save_prompt_form
 from components.language.backbone import save_model
 from components.language.markers import END
 from components.policy.agent_prompt import observed, opening, parse_reply, reply, turn
@@ -51,7 +52,7 @@ def root(tmp_path_factory, learnt):
         tracker = Tracker(TrackingConfig(), place)
     Policy(make_model(scale=3.0), VOCABULARY).save(place / "policy")
     save_model(learnt.model, VOCABULARY, place / "experience")
-    note_form(place / "experience", CONFIG.experience_model)
+    save_prompt_form(place / "experience", CONFIG.experience_model)
     run = tracker.start_run("retrain")
     example = [EPISODE | {"history": []}, EPISODE | {"history": HISTORY}]
     start = time.monotonic()

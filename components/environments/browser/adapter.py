@@ -12,13 +12,20 @@ from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments.browser import actions, behaviours, coherence, quotes, reasoning
 from components.environments.browser.embody import embody
 from components.environments.browser.engine.chromium import find_chromium
-from components.environments.browser.engine.pool import Browsers, PoolSettings
+from components.environments.browser.engine.messages import PoolSettings
+from components.environments.browser.engine.pool import Browsers
 from components.environments.browser.engine.web_sites import require_for_web
 from components.environments.browser.environment import BrowserEnvironment
 from components.environments.browser.goals import read_goal
-from components.environments.browser.progress import missing, progress
+from components.environments.browser.progress import goal_obstacle, progress
 from components.environments.browser.states import contradicts, read_state, state_facts
-from components.environments.browser.task_lists import Candidate, Slot, side_of, unseen_type, web_candidates
+from components.environments.browser.task_lists import (
+    Candidate,
+    Slot,
+    is_unseen_type,
+    split_of_task,
+    web_candidates,
+)
 from components.environments.capabilities import Adapter
 from components.environments.protocol import Behaviour, Fact
 from components.environments.validation_split import require_split
@@ -163,7 +170,7 @@ class BrowserAdapter(Adapter):
             drawn_tasks = self.open_tasks(browsers, [slots[place].draw() for place in empty], split)
             for place, task in zip(empty, drawn_tasks, strict=True):
                 is_new = _shown(task) not in tasks and _shown(task) not in map(_shown, pages.values())
-                if is_new and (self.unseen(task) or side_of(task) == side):
+                if is_new and (self.unseen(task) or split_of_task(task) == side):
                     pages[place] = task
         return pages
 
@@ -270,13 +277,13 @@ class BrowserAdapter(Adapter):
 
     def unseen(self, task: Task) -> bool:
         """Return True if no training task is of this type (MiniWoB's types, WebArena's templates)."""
-        return unseen_type(self.browser, task.family)
+        return is_unseen_type(self.browser, task.family)
 
     def feasible(self, task: Task) -> str:
         """Return why a generated task cannot be solved, judged by its text and first page; "" if it can."""
         view = read_state(task.initial_state)
         goal = read_goal(task.instruction, [view])
-        return "follows no template" if goal is None else missing(view, goal)
+        return "follows no template" if goal is None else goal_obstacle(view, goal)
 
 
 def _shown(task: Task) -> _Shown:

@@ -25,14 +25,14 @@ from components.environments.webshop import (
 )
 from components.environments.webshop.embody import DESCRIBED, DescribedShop, embody, read_spec
 from components.environments.webshop.environment import WebshopEnvironment
-from components.environments.webshop.goals import read_wants
-from components.environments.webshop.knowledge import learn
-from components.environments.webshop.shop.assortment import UNSEEN
-from components.environments.webshop.shop.catalogue import GENERATED, Catalogue, catalogue_of
-from components.environments.webshop.shop.official import folder
+from components.environments.webshop.goals import read_requirements
+from components.environments.webshop.knowledge import collect_knowledge
+from components.environments.webshop.shop.assortment import HELD_OUT_KINDS
+from components.environments.webshop.shop.catalogue import GENERATED, Catalogue, load_catalogue
+from components.environments.webshop.shop.official import official_folder
 from components.environments.webshop.shop.products import Goal
-from components.environments.webshop.shop.session import Session, parse
-from components.environments.webshop.states import FIRST, contradicts, read_state, state_facts
+from components.environments.webshop.shop.session import Session, parse_action
+from components.environments.webshop.states import INITIAL_STATE, contradicts, read_state, state_facts
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 
@@ -58,15 +58,17 @@ class WebshopAdapter(Adapter):
                 "their goals are made with them.",
                 next_step="Leave it out, or name the folder of the official files: export WEBSHOP_DATA=...",
             )
-        self.catalogue: Catalogue = catalogue_of(config)
+        self.catalogue: Catalogue = load_catalogue(config)
 
     @property
     def notice(self) -> str:
         """Which scores are not those of the benchmark, and why."""
         if self.source == GENERATED:
             return "Products and goals are generated: scores are not WebShop benchmark scores."
-        unpriced = self.catalogue.unpriced
-        left_out = f" Left out: {unpriced} products without a price in dollars." if unpriced else ""
+        unpriced_count = self.catalogue.unpriced_count
+        left_out = (
+            f" Left out: {unpriced_count} products without a price in dollars." if unpriced_count else ""
+        )
         return (
             "WebShop's own products and goals, but another search engine and noun tagger: scores are near "
             "the benchmark's, not equal. "
@@ -94,20 +96,20 @@ class WebshopAdapter(Adapter):
                 else "Use the larger product files, or ask for fewer.",
             )
         goals_in_order = random.Random(f"{split}/{seed}").sample(goals, len(goals))
-        trained = self.catalogue.trained
+        trained_queries = self.catalogue.trained_queries
         trained_goals = _in_turn(
-            (goal for goal in goals_in_order if goal.query in trained), lambda goal: goal.category
+            (goal for goal in goals_in_order if goal.query in trained_queries), lambda goal: goal.category
         )
         unseen_goals = _in_turn(
-            (goal for goal in goals_in_order if goal.query not in trained), lambda goal: goal.category
+            (goal for goal in goals_in_order if goal.query not in trained_queries), lambda goal: goal.category
         )
-        mixed_goals = _in_turn([*trained_goals, *unseen_goals], lambda goal: goal.query in trained)
+        mixed_goals = _in_turn([*trained_goals, *unseen_goals], lambda goal: goal.query in trained_queries)
         return [self._task(goal, split) for goal in mixed_goals[:count]]
 
     def _task(self, goal: Goal, split: str) -> Task:
         name = f"{self.name}/{goal.category}/{_dashed(goal.query)}/{goal.key.replace('/', '-')}"
         spec = json.dumps(self._shop | {"goal": goal.key}, sort_keys=True)
-        return Task(name, self.name, split, goal.instruction, FIRST, goal.category, spec)
+        return Task(name, self.name, split, goal.instruction, INITIAL_STATE, goal.category, spec)
 
     @property
     def _shop(self) -> dict[str, Any]:
@@ -142,7 +144,7 @@ class WebshopAdapter(Adapter):
                 + (", where that goal says the same." if catalogue_name == self._shop else "."),
                 "Record the data again (dreamgym collect), or give the config that it was recorded with; "
                 "with webshop.catalogue=auto "
-                f"also ${VARIABLE} decides, which is {'' if folder() else 'not '}set here.",
+                f"also ${VARIABLE} decides, which is {'' if official_folder() else 'not '}set here.",
             )
         return Session(self.catalogue, goal)
 
@@ -152,7 +154,7 @@ class WebshopAdapter(Adapter):
 
     def think(self, trajectory: Trajectory, action: str) -> str:
         """See `thoughts.think`."""
-        return thoughts.think(read_wants(trajectory.task.instruction), learn(trajectory))
+        return thoughts.think(read_requirements(trajectory.task.instruction), collect_knowledge(trajectory))
 
     def reflect(self, trajectory: Trajectory, action: str, alternatives: Sequence[tuple[str, str]]) -> str:
         """See `thoughts.reflect`."""
@@ -184,7 +186,7 @@ class WebshopAdapter(Adapter):
 
     def well_formed(self, action: str) -> bool:
         """Return True if `action` is `search[...]` or `click[...]`."""
-        return bool(parse(action)[0])
+        return bool(parse_action(action)[0])
 
     def refused(self, next_state: str) -> bool:
         """Return True if the shop says that nothing happens."""
@@ -217,13 +219,18 @@ class WebshopAdapter(Adapter):
 
     @functools.cached_property
     def _trained(self) -> frozenset[str]:
-        return frozenset(map(_dashed, self.catalogue.trained))
+        return frozenset(map(_dashed, self.catalogue.trained_queries))
 
     def feasible(self, task: Task) -> str:
         """See `feasibility.feasible`. A training task may not ask for a kind of product that is held out."""
-        barred = UNSEEN if self.source == GENERATED and task.split == TRAIN else frozenset[str]()
+        barred_kinds = (
+            HELD_OUT_KINDS if self.source == GENERATED and task.split == TRAIN else frozenset[str]()
+        )
         return feasibility.feasible(
-            task.instruction, self.catalogue, free=self.source != GENERATED, barred=barred
+            task.instruction,
+            self.catalogue,
+            allow_free_text=self.source != GENERATED,
+            barred_kinds=barred_kinds,
         )
 
 

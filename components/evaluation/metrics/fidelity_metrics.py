@@ -138,7 +138,7 @@ def policy_metrics(
         suffix: name of the policy in the metrics.
         real_episodes: number of real episodes; None: as many as dreamed episodes.
     """
-    agreeing_states = [replay.agreeing for replay in replays]
+    agreeing_states = [replay.agreeing_states for replay in replays]
     compared_states = [replay.compared for replay in replays]
     episode_names = [str(number) for number in range(len(replays))]
     state_agreement = clustered_proportion(agreeing_states, episode_names, weights=compared_states)

@@ -16,7 +16,7 @@ import pandas as pd
 from components.errors import DataError
 from components.experience.step_judgements import Judgement
 from components.records import Transition
-from components.trajectories.store import read_frame, write_frame
+from components.trajectories.parquet_file import read_frame, write_frame
 
 _PREFIX = "real_"
 """Prefix of the real transition's columns, because both sides have a reward and a reasoning."""

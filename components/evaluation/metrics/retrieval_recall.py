@@ -27,4 +27,4 @@ def recall_estimate(buffer: ReplayBuffer, episodes: Sequence[Trajectory]) -> Est
     The interval is Wilson's over neighbours. It treats the neighbours of one query as independent.
     """
     steps = [(step.state, step.action) for episode in episodes for step in episode.steps]
-    return proportion(*buffer.neighbours_found(steps[:: max(1, -(-len(steps) // QUERIES))]))
+    return proportion(*buffer.count_found_neighbours(steps[:: max(1, -(-len(steps) // QUERIES))]))

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from components.config.lora_config import LoraConfig
 from components.config.rl_config import RLConfig
-from components.environments.retry import AGAIN
+from components.environments.retry import RETRY_ADVICE
 from components.errors import EnvironmentFailure, TrainingError
 from components.language.adapters import add_lora, merge_lora, merged_copy
 from components.language.backbone import save_model
@@ -276,7 +276,7 @@ class Loop:
                 f"All {len(rollouts)} episodes of this iteration failed for infrastructure reasons, such as "
                 f"{rollouts[0].trajectory.task.id}: {rollouts[0].failure}"
             )
-            raise EnvironmentFailure(found, "Expected some complete episodes.", AGAIN)
+            raise EnvironmentFailure(found, "Expected some complete episodes.", RETRY_ADVICE)
         return {
             "success_rate": sum(whole) / len(whole),
             "return_mean": sum(whole) / len(whole),

@@ -23,7 +23,7 @@ METRICS = (
     "cost/real_interactions",
     "cost/check_interactions",
 )
-PARAMS = ("seed", "synthetic_rl.algorithm", "environment.name")
+PARAMS = ("seed", "rl.dream.algorithm.type", "environment.name")
 
 
 def view_state() -> str:

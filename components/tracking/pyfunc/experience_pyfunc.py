@@ -22,8 +22,9 @@ from mlflow.types.schema import Array, Object, Property
 
 from components.config import ExperienceModelConfig
 from components.errors import DataError
+from components.experience.decoding.prediction_batch import Query
 from components.experience.episodic_recall import recall
-from components.experience.model import ExperienceModel, Query
+from components.experience.model import ExperienceModel
 from components.experience.prompts import growth, opening, turn
 from components.language.compute import Compute
 from components.language.tokenizer import Vocabulary

@@ -22,7 +22,7 @@ def served_policy(
         example: rows of input.
         facts: names and values for the model's page.
     """
-    max_new_tokens = config.synthetic_rl.max_new_tokens
+    max_new_tokens = config.rl.dream.max_new_tokens
     vocabulary = Vocabulary.load(weights)
     row = read_rows(example)[-1]
     tokens = [token for part in policy_pyfunc.prompt(row) for token in vocabulary.encode(part)]

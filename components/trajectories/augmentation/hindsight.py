@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from components.environments.protocol import Adapter, Judging
+from components.environments.capabilities import Adapter, Judging
 from components.errors import ConfigError
 from components.records import Task, Trajectory
 from components.trajectories.augmentation.renaming import Names

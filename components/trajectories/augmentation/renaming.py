@@ -17,7 +17,7 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from components.environments.protocol import Adapter
+from components.environments.capabilities import Adapter
 from components.records import Task, Trajectory, Transition
 
 COPY_MARK = "~"

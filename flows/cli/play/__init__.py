@@ -1,1 +1,1 @@
-"""`dreamgym play`: a person steps into the dream."""
+"""`dreamgym play`: a person plays in the dream."""

@@ -1,10 +1,9 @@
-"""A person steps into the dream: types actions, sees the dreamed states, and what the real world would have
-said.
+"""One session of `dreamgym play`: it loads the dream and the task, and plays typed or scripted actions.
 
     dreamgym play --side-by-side
     dreamgym play --task 3 --actions actions.txt --transcript transcript.svg
 
-No stage and no run: nothing is recorded, and the real steps of `--side-by-side` and `:check` train nothing.
+It is no stage and no run: nothing is recorded. The real steps of `--side-by-side` and `:check` train nothing.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from rich.text import Text
 from components.config import Config
 from components.environments import make_adapter
 from components.errors import ConfigError, DataError
-from components.experience.side_by_side import Witness
+from components.experience.side_by_side import ReplayChecker
 from components.records import Task, Transition
 from components.tracking.chosen_model import choose_model
-from components.tracking.find_model import lessons
+from components.tracking.find_model import offline_transitions
 from components.trajectories.store import DataLayout, held_out, read_tasks
-from flows.cli.play.player import Player, Worlds, lines, pick
+from flows.cli.play.comparison_view import QUIET
+from flows.cli.play.player import Player, Worlds, line_source, pick_task
 from flows.cli.play.record import played_record
 from flows.cli.play.screen import Screen
-from flows.cli.play.view import QUIET
 
 SPLITS = ("fidelity", "test", "train")
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What the command line asked for; "" and None where it did not."""
+class PlaySettings:
+    """Options of `dreamgym play`; "" or None: the option was not given."""
 
     task: str = ""
     split: str = SPLITS[0]
@@ -47,41 +46,36 @@ class Wishes:
     transcript: Path | None = None
 
 
-def play(config: Config, root: Path, wishes: Wishes, console: Console) -> dict[str, Any]:
-    """Find the model and the task, open the worlds, play what is typed or scripted; what was played, as
-    `--json` prints it.
+def play(config: Config, root: Path, settings: PlaySettings, console: Console) -> dict[str, Any]:
+    """Play a task with the lines that are typed or scripted; return the episodes as `--json` prints them.
 
     Raises:
         ConfigError: there is no such split, task, or format of a transcript.
-        DataError: model, data or action file are missing, or the transcript cannot be written.
+        DataError: the model, the data or the action file is missing, or the transcript cannot be written.
     """
     for stream in (sys.stdin, sys.stdout):
         with suppress(AttributeError):  # a stream without an encoding
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
-    script = None if wishes.actions is None else read_actions(wishes.actions)
-    screen = Screen(console, wishes.transcript)
-    model = choose_model(config, root, wishes.model)
+    script = None if settings.actions is None else read_actions(settings.actions)
+    screen = Screen(console, settings.transcript)
+    model = choose_model(config, root, settings.model)
     layout = DataLayout.of(root, config.environment.name)
-    task, tasks = find_task(layout, wishes.split, wishes.task)
+    task, tasks = find_task(layout, settings.split, settings.task)
     from components.language.threads import decoding
     from flows.run.run_dream import dream_with
 
     adapter = make_adapter(config.environment.model_copy(update={"workers": 1}))
-    known = lessons(config, layout)
+    transitions = offline_transitions(config, layout)
     with decoding():
-        dream = dream_with(model.directory, config, known, [], held_out(layout), root)
-        real, witness = adapter.open() if wishes.side_by_side else None, Witness(adapter)
+        dream = dream_with(model.directory, config, transitions, [], held_out(layout), root)
+        real = adapter.open() if settings.side_by_side else None
+        witness = ReplayChecker(adapter)
         try:
-            screen.show(
-                Text(
-                    f"The dream of {model.shown(root)} remembers {len(known):,} transitions. `:help` tells "
-                    "more.",
-                    style=QUIET,
-                )
-            )
+            words = f"The dream of {model.shown(root)} retrieves from {len(transitions):,} transitions."
+            screen.show(Text(f"{words} `:help` lists the commands.", style=QUIET))
             worlds = Worlds(adapter, dream, real, witness, config.environment.max_steps)
-            player = Player(worlds, screen, wishes.split, tasks, examples(known))
-            player.play(task, lines(script))
+            player = Player(worlds, screen, settings.split, tasks, example_actions(transitions))
+            player.play(task, line_source(script))
         finally:
             for world in (dream, real, witness):
                 if world is not None:
@@ -90,9 +84,11 @@ def play(config: Config, root: Path, wishes: Wishes, console: Console) -> dict[s
     return {"model": model.shown(root), **played_record(player.episodes)}
 
 
-def find_task(layout: DataLayout, split: str, wanted: str) -> tuple[Task, list[Task]]:
-    """The task that a number (from 1) or an id means in `split`, the first one if nothing was said; and all
-    of the split.
+def find_task(layout: DataLayout, split: str, name: str) -> tuple[Task, list[Task]]:
+    """Return the task with a number (from 1) or an id in `split`, and all tasks of the split.
+
+    Args:
+        name: number or id; empty: the first task.
 
     Raises:
         ConfigError: there is no such split or task.
@@ -100,40 +96,40 @@ def find_task(layout: DataLayout, split: str, wanted: str) -> tuple[Task, list[T
     if split not in SPLITS:
         raise ConfigError(f"There is no split {split!r}.", f"Expected one of {', '.join(SPLITS)}.")
     tasks = read_tasks(layout.tasks(split))
-    if not wanted:
+    if not name:
         return tasks[0], tasks
-    found = pick(tasks, wanted)
-    if isinstance(found, Task):
-        return found, tasks
+    task = pick_task(tasks, name)
+    if isinstance(task, Task):
+        return task, tasks
     for other in SPLITS:
-        if other != split and any(task.id == wanted for task in read_tasks(layout.tasks(other))):
+        if other != split and any(one.id == name for one in read_tasks(layout.tasks(other))):
             raise ConfigError(
-                f"The task {wanted} is none of the split {split}.",
-                next_step=f"Type --split {other} --task {wanted}",
+                f"The task {name} is not in the split {split}.",
+                next_step=f"Type --split {other} --task {name}",
             )
-    raise ConfigError(f"{found} (split {split})")
+    raise ConfigError(f"{task} (split {split})")
 
 
 def read_actions(path: Path) -> list[str]:
-    """The lines of an action file: actions, commands with a colon, comments with a #. Raises DataError if it
-    cannot be read.
+    """Return the lines of an action file: actions, commands with a colon, comments with a #.
+
+    Raises:
+        DataError: it cannot be read.
     """
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
-        found = f"The action file {path} cannot be read: {reason}."
+        problem = f"The action file {path} cannot be read: {reason}."
         raise DataError(
-            found, "Expected one action a line.", "Name a text file, or leave --actions out to type."
+            problem, "Expected one action a line.", "Name a text file, or leave --actions out to type."
         ) from None
 
 
-def examples(known: Sequence[Transition], most: int = 12) -> list[str]:
-    """One action of the data for each first word, the most frequent first: what actions look like in this
-    world.
-    """
-    chosen: dict[str, list[str]] = {}
-    for step in known:
+def example_actions(transitions: Sequence[Transition], limit: int = 12) -> list[str]:
+    """Return one recorded action for each first word, the most frequent first, as examples for the player."""
+    actions_by_word: dict[str, list[str]] = {}
+    for step in transitions:
         if step.behaviour in ("expert", "") and step.action.split():
-            chosen.setdefault(step.action.split()[0], []).append(step.action)
-    return [actions[0] for actions in sorted(chosen.values(), key=len, reverse=True)[:most]]
+            actions_by_word.setdefault(step.action.split()[0], []).append(step.action)
+    return [actions[0] for actions in sorted(actions_by_word.values(), key=len, reverse=True)[:limit]]

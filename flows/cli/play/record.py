@@ -9,20 +9,19 @@ from components.experience.side_by_side import Playthrough, Turn
 
 
 def played_record(episodes: Sequence[Playthrough]) -> dict[str, Any]:
-    """`task`, `steps` and `end` of the last episode that was begun, and those before it under
-    `earlier_episodes`.
-    """
+    """Return `task`, `steps` and `end` of the last episode, and the earlier ones as `earlier_episodes`."""
     records = [episode_record(episode) for episode in episodes]
     return {**records[-1], "earlier_episodes": records[:-1]} if records else {}
 
 
 def episode_record(episode: Playthrough) -> dict[str, Any]:
-    """One episode. `end` says why it is over: success, failure, no answer, step limit; null if it was left
-    before.
+    """Return one episode as JSON values.
+
+    `end` is success, failure, no answer or step limit; null if the player left before the end.
     """
     task = episode.task
     states = [task.initial_state, *(turn.dreamed.state for turn in episode.turns)]
-    steps = [_step(turn, state) for turn, state in zip(episode.turns, states, strict=False)]
+    steps = [_step_record(turn, state) for turn, state in zip(episode.turns, states, strict=False)]
     return {
         "task": {
             "id": task.id,
@@ -35,11 +34,15 @@ def episode_record(episode: Playthrough) -> dict[str, Any]:
     }
 
 
-def _step(turn: Turn, state: str) -> dict[str, Any]:
-    """`state` is the one before the action. `real` and `agrees` are null where the real world was not played
-    beside the dream.
+def _step_record(turn: Turn, state: str) -> dict[str, Any]:
+    """Return one step; `state` is the one before the action.
+
+    `real` and `agrees` are null if the real environment was not played too.
     """
     dreamed, real = turn.dreamed, turn.real
+    real_record = None
+    if real is not None:
+        real_record = {"next_state": real.state, "reward": real.reward, "done": real.done}
     return {
         "step": turn.number,
         "state": state,
@@ -49,8 +52,6 @@ def _step(turn: Turn, state: str) -> dict[str, Any]:
         "done": dreamed.done,
         "reasoning": str(dreamed.info.get("reasoning", "")),
         "answered": not turn.unanswered,
-        "real": None
-        if real is None
-        else {"next_state": real.state, "reward": real.reward, "done": real.done},
+        "real": real_record,
         "agrees": None if turn.comparison is None else turn.agrees,
     }

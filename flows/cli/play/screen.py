@@ -1,4 +1,4 @@
-"""Where `dreamgym play` prints: the terminal, and beside it a transcript of all that was shown and typed."""
+"""Output of `dreamgym play`: the terminal, and optionally a transcript of all that was shown and typed."""
 
 from __future__ import annotations
 
@@ -16,41 +16,37 @@ _FORMATS = (".txt", ".md", ".html", ".svg")
 
 
 class Screen:
-    """The terminal, and beside it the transcript if one is wanted: `.txt` and `.md` hold the text, `.html`
-    and `.svg` the colours.
+    """Prints to the terminal and to a transcript.
+
+    Args:
+        console: of the terminal.
+        transcript: file to write; None: no transcript. `.txt` and `.md` hold text, `.html` and `.svg`
+            colours.
+
+    Raises:
+        ConfigError: the transcript's name has another ending.
+        DataError: the transcript is a directory, or its directory does not exist.
     """
 
     def __init__(self, console: Console, transcript: Path | None = None) -> None:
-        """Raises ConfigError for another ending, DataError if there is no folder to write to."""
-        self._console, self._path = console, transcript
-        record = Console(
-            file=io.StringIO(), record=True, width=_COLUMNS, highlight=False, markup=False, emoji=False
-        )
-        self._record = record if transcript else None
-        if transcript and transcript.suffix not in _FORMATS:
-            raise ConfigError(
-                f"The transcript {transcript} ends in {transcript.suffix!r}.",
-                f"Expected one of {', '.join(_FORMATS)}.",
-            )
-        if transcript and (transcript.is_dir() or not transcript.absolute().parent.is_dir()):
-            problem = (
-                "is a directory"
-                if transcript.is_dir()
-                else f"cannot be written: there is no directory {transcript.parent}"
-            )
-            raise DataError(
-                f"The transcript {transcript} {problem}.",
-                next_step="Name a file in a directory that is there.",
+        self._console = console
+        self._path = transcript
+        self._record: Console | None = None
+        if transcript is not None:
+            _require_writable_transcript(transcript)
+            self._record = Console(
+                file=io.StringIO(), record=True, width=_COLUMNS, highlight=False, markup=False, emoji=False
             )
 
-    def show(self, *things: RenderableType) -> None:
-        """Print each thing; a string is taken as it is, not as markup."""
+    def show(self, *parts: RenderableType) -> None:
+        """Print each part; a string is printed as it is, not as markup."""
         for console in (self._console, self._record):
-            for thing in things if console else ():
-                console.print(thing, highlight=False, markup=False)  # type: ignore[union-attr]
+            if console is not None:
+                for part in parts:
+                    console.print(part, highlight=False, markup=False)
 
     def echo(self, prompt: str, line: str, typed: bool) -> None:
-        """What was entered; in the terminal only where nobody typed it there."""
+        """Print an entered line; in the terminal only if nobody typed it there."""
         for console in (None if typed else self._console, self._record):
             if console:
                 console.print(Text.assemble((prompt, "dim"), (line, "bold")))
@@ -58,11 +54,25 @@ class Screen:
     def save(self) -> None:
         """Write the transcript. Raises DataError if the disk refuses."""
         if self._record and self._path:
-            form = self._path.suffix
-            if form == ".html":
+            suffix = self._path.suffix
+            if suffix == ".html":
                 write_text(self._path, self._record.export_html())
-            elif form == ".svg":
+            elif suffix == ".svg":
                 write_text(self._path, self._record.export_svg(title="dreamgym play"))
             else:
                 text = self._record.export_text()
-                write_text(self._path, f"```\n{text}```\n" if form == ".md" else text)
+                write_text(self._path, f"```\n{text}```\n" if suffix == ".md" else text)
+
+
+def _require_writable_transcript(path: Path) -> None:
+    if path.suffix not in _FORMATS:
+        raise ConfigError(
+            f"The transcript {path} ends in {path.suffix!r}.", f"Expected one of {', '.join(_FORMATS)}."
+        )
+    if path.is_dir():
+        problem = "is a directory"
+    elif not path.absolute().parent.is_dir():
+        problem = f"cannot be written: there is no directory {path.parent}"
+    else:
+        return
+    raise DataError(f"The transcript {path} {problem}.", next_step="Name a file in an existing directory.")

@@ -1,1 +1,1 @@
-"""Benchmarks: `dreamgym bench`."""
+"""Benchmarks of `dreamgym bench`, one module each."""

@@ -1,10 +1,10 @@
-"""What orchestration, tracking and versioning cost: the part of a run's wall time in which no stage computed.
+"""`dreamgym bench overhead`: the share of a run's wall time that is spent outside its stages.
 
     dreamgym bench overhead
 
-Everything outside the stages counts: the interpreter and the libraries, Prefect's server, MLflow, hashes of
-inputs and outputs, DVC's snapshot and its experiment commit, the report. It is read from the manifest of a
-finished run that made all of its stages.
+It includes the start of the interpreter and the libraries, Prefect's server, MLflow, hashes of inputs and
+outputs, DVC's snapshot and experiment commit, and the report. The times are read from the manifest of a
+finished run that reused no stage.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from components.errors import DataError
-from components.evaluation.metrics.intervals import Estimate, exact
+from components.evaluation.metrics.intervals import Estimate, exact_value
 from components.tracking.manifest import Manifest
 from components.tracking.runs import list_runs
-from flows.printing.output import Column, Output, Table
+from flows.printing.output import Output
+from flows.printing.table import Column, Table
 
 TARGET = 0.05
-"""Largest share that is worth it."""
+"""Largest acceptable share."""
 
 
 def bench_overhead(root: Path) -> tuple[str, dict[str, Estimate]]:
-    """The newest run of the main job that made all of its stages, and its figures.
+    """Return the newest finished run of `retrain` that reused no stage, and its figures.
 
-    They are `seconds`, `seconds/<stage>`, `overhead` and `overhead_share`.
+    The figures are `seconds`, `seconds/<stage>`, `overhead` and `overhead_share`.
 
     Raises:
         DataError: there is no such run.
@@ -33,31 +34,30 @@ def bench_overhead(root: Path) -> tuple[str, dict[str, Estimate]]:
         try:
             manifest = Manifest.load(root / "runs" / name)
         except DataError:
-            continue  # cut short before it had one
-        whole = manifest.flow == "retrain" and manifest.status == "finished" and manifest.seconds > 0
-        if whole and not any(stage.reused for stage in manifest.stages):
+            continue  # it was interrupted before it had one
+        is_finished = manifest.flow == "retrain" and manifest.status == "finished" and manifest.seconds > 0
+        if is_finished and not any(stage.reused for stage in manifest.stages):
             stages = {stage.name: stage.seconds for stage in manifest.stages}
-            rest = manifest.seconds - sum(stages.values())
+            overhead = manifest.seconds - sum(stages.values())
             figures = {
                 "seconds": manifest.seconds,
-                "overhead": rest,
-                "overhead_share": rest / manifest.seconds,
+                "overhead": overhead,
+                "overhead_share": overhead / manifest.seconds,
             }
             figures |= {f"seconds/{stage}": seconds for stage, seconds in stages.items()}
-            return name, {name: exact(value) for name, value in figures.items()}
-    found = "There is no finished run of `dreamgym retrain` here that made all of its stages."
+            return name, {name: exact_value(value) for name, value in figures.items()}
     raise DataError(
-        found,
-        "Where stages are reused there is nothing to compare with.",
+        "There is no finished run of `dreamgym retrain` here that reused no stage.",
+        "With reused stages the wall time does not contain them.",
         "Type `dreamgym retrain seed=7`, a new seed.",
     )
 
 
 def print_overhead(page: Output, run: str, metrics: dict[str, Estimate]) -> None:
-    """Stage by stage, and what is left."""
-    whole = metrics["seconds"].value
+    """Print the time of each stage, and the rest."""
+    total = metrics["seconds"].value
     rows = [
-        [name.removeprefix("seconds/"), f"{estimate.value:.1f}", f"{estimate.value / whole:.1%}"]
+        [name.removeprefix("seconds/"), f"{estimate.value:.1f}", f"{estimate.value / total:.1%}"]
         for name, estimate in metrics.items()
         if name.startswith("seconds/")
     ]
@@ -68,7 +68,7 @@ def print_overhead(page: Output, run: str, metrics: dict[str, Estimate]) -> None
             f"{metrics['overhead_share'].value:.1%}",
         ]
     )
-    rows.append(["in all", f"{whole:.1f}", ""])
+    rows.append(["total", f"{total:.1f}", ""])
     columns = [Column("stage"), Column("seconds", right=True), Column("share", right=True)]
     page.table("", Table(f"Wall time of run {run}", columns, rows))
     page.text(f"Target: at most {TARGET:.0%} outside the stages. One run, so there is no interval.")

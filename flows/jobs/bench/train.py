@@ -1,12 +1,11 @@
-"""`dreamgym bench train`: our update beside that of TRL's GRPOTrainer, on the same model and the very same
-episodes.
+"""`dreamgym bench train`: optimiser steps of our loop against TRL's GRPOTrainer, on the same episodes.
 
 A policy plays a batch of groups once in the real environment. Then both trainers take optimiser steps on
-these episodes, in turns: ours through the loop, TRL's through its own `train()` with a `rollout_func` that
-hands it the episodes, the environment's words masked. Nothing is generated while time runs; the first step of
-each turn is left out, since TRL sets itself up in it. Groups without variance are left out for both: ours
-would skip them, TRL's computes them, and nothing is learnt from them. Tokens are those of the episodes, read
-and written, without padding.
+these episodes, in turns. Ours runs through the loop; TRL's through its own `train()`, with a `rollout_func`
+that returns the episodes, the environment's tokens masked. Nothing is generated during the measurement. The
+first step of each turn is not measured, because TRL initialises in it. Groups without variance are left out
+for both: they teach nothing, and ours would skip them, while TRL computes them. Tokens are all tokens of the
+episodes, without padding.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from components.config import Config, RLConfig
 from components.config.algorithm_config import GRPOConfig
 from components.environments import make_adapter
 from components.errors import ConfigError, DataError
-from components.evaluation.metrics.intervals import Estimate, exact
+from components.evaluation.metrics.intervals import Estimate, exact_value
 from components.evaluation.metrics.speed import Work, speed_metrics
 from components.language.threads import threads as using
 from components.policy.policy import Policy
@@ -33,18 +32,20 @@ from components.policy.rollout import Rollout, evenly, grouped, play
 from components.records import Task
 from components.trajectories.store import DataLayout, read_tasks
 from flows.printing.formats import level
-from flows.printing.output import Column, Output, Table
+from flows.printing.output import Output
+from flows.printing.table import Column, Table
 
-OURS, TRL = "ours", "trl"
+OURS = "ours"
+TRL = "trl"
 WARM_UP = 1
-Say = Callable[[str], None]
+"""Optimiser steps that are not measured."""
+Report = Callable[[str], None]
+"""Called with progress messages."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A policy and the episodes that it played: groups of `group` rollouts of a task, one behind the
-    other.
-    """
+    """A policy and the episodes that it played; each `group` consecutive rollouts are of one task."""
 
     policy: Policy
     rollouts: list[Rollout]
@@ -52,14 +53,22 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """Tokens of all episodes."""
+        """Number of tokens of all episodes."""
         return sum(len(rollout.example) for rollout in self.rollouts)
 
 
 def bench_train(
-    config: Config, root: Path, policy: Path, *, tasks: int, rounds: int, steps: int, threads: int, say: Say
+    config: Config,
+    root: Path,
+    policy: Path,
+    *,
+    tasks: int,
+    rounds: int,
+    steps: int,
+    threads: int,
+    report: Report,
 ) -> dict[str, Estimate]:
-    """`ratio_vs_trl`: our optimiser steps a second over TRL's on the same batch; and what it comes from.
+    """Return `ratio_vs_trl`, our optimiser steps per second over TRL's, and the speeds that it comes from.
 
     Raises:
         ConfigError: TRL is not installed.
@@ -68,27 +77,28 @@ def bench_train(
     _require_trl()
     with using(threads):
         batch = played_batch(config, DataLayout.of(root, config.environment.name), policy, tasks)
-        say(
+        report(
             f"{len(batch.rollouts)} episodes, {batch.tokens:,} tokens, "
             f"{sum(r.written for r in batch.rollouts):,} of them the policy's"
         )
-        done = []
+        contestants = [(OURS, _seconds_of_ours), (TRL, _seconds_of_trl)]
+        rounds_work = []
         for number in range(rounds):
             work = {}
-            for name, contestant in list({OURS: _ours, TRL: _theirs}.items())[:: 1 if number % 2 else -1]:
-                seconds = contestant(batch, config.rl.dream, steps)
+            for name, measure in contestants[:: 1 if number % 2 else -1]:
+                seconds = measure(batch, config.rl.dream, steps)
                 work[name] = Work(steps, steps * batch.tokens, seconds)
-            done.append(work)
-            say(f"round {number + 1} of {rounds}: {work[TRL].seconds / work[OURS].seconds:.2f} x trl")
-    facts = {
+            rounds_work.append(work)
+            report(f"round {number + 1} of {rounds}: {work[TRL].seconds / work[OURS].seconds:.2f} x trl")
+    settings = {
         "episodes": len(batch.rollouts),
         "tokens": batch.tokens,
         "steps": steps,
         "rounds": rounds,
         "threads": threads,
     }
-    return speed_metrics(done, OURS, config.evaluation.confidence) | {
-        name: exact(value) for name, value in facts.items()
+    return speed_metrics(rounds_work, OURS, config.evaluation.confidence) | {
+        name: exact_value(value) for name, value in settings.items()
     }
 
 
@@ -104,17 +114,17 @@ def _require_trl() -> None:
 
 
 def played_batch(config: Config, data: DataLayout, directory: Path, tasks: int) -> Batch:
-    """The groups of `tasks` training tasks, played in the real environment, that teach something. Raises
-    DataError if none does.
+    """Play a group for each of `tasks` training tasks in the real environment; keep those with variance.
+
+    Raises:
+        DataError: no group has both a success and a failure.
     """
-    policy, settings = (
-        Policy.load(directory, max_new_tokens=config.rl.dream.max_new_tokens),
-        config.rl.dream,
-    )
+    settings = config.rl.dream
+    policy = Policy.load(directory, max_new_tokens=settings.max_new_tokens)
     chosen = grouped(evenly(read_tasks(data.tasks("train")), tasks, config.seed), settings.num_generations)
     world = make_adapter(config.environment).open()
     try:
-        played = play(
+        rollouts = play(
             policy,
             world,
             chosen,
@@ -125,22 +135,22 @@ def played_batch(config: Config, data: DataLayout, directory: Path, tasks: int) 
     finally:
         world.close()
     groups = [
-        played[start : start + settings.num_generations]
-        for start in range(0, len(played), settings.num_generations)
+        rollouts[start : start + settings.num_generations]
+        for start in range(0, len(rollouts), settings.num_generations)
     ]
     mixed = [group for group in groups if len({rollout.reward for rollout in group}) > 1]
     if not mixed:
-        found = f"No group of {len(groups)} has both a success and a failure."
+        problem = f"No group of {len(groups)} has both a success and a failure."
         raise DataError(
-            found,
-            "Expected some: nothing is learnt otherwise.",
-            "Raise --tasks, or name a policy that sometimes wins.",
+            problem,
+            "Expected at least one: nothing can be learnt from the others.",
+            "Raise --tasks, or name a policy that sometimes succeeds.",
         )
     return Batch(policy, [rollout for group in mixed for rollout in group], settings.num_generations)
 
 
-class _Recorded:
-    """A player that hands out the same rollouts each time."""
+class _RecordedPlayer:
+    """A player that returns the same rollouts each time."""
 
     interactions = 0
 
@@ -148,13 +158,13 @@ class _Recorded:
         self._rollouts = rollouts
 
     def play(self, policy: Policy, tasks: Sequence[Task], **_: Any) -> list[Rollout]:
-        """The recorded rollouts, with the log-probabilities of the policy as it was."""
+        """Return the recorded rollouts, with the log-probabilities of the policy that played them."""
         self.interactions += sum(len(rollout.trajectory.steps) for rollout in self._rollouts)
         return self._rollouts
 
 
-def _ours(batch: Batch, settings: RLConfig, steps: int) -> float:
-    """Seconds of `steps` iterations, one optimiser step each over all episodes."""
+def _seconds_of_ours(batch: Batch, settings: RLConfig, steps: int) -> float:
+    """Return the seconds of `steps` iterations, each with one optimiser step over all episodes."""
     config = RLConfig(
         iterations=steps + WARM_UP,
         tasks=len(batch.rollouts) // batch.group,
@@ -170,7 +180,7 @@ def _ours(batch: Batch, settings: RLConfig, steps: int) -> float:
     task = batch.rollouts[0].trajectory.task
     loop = Loop(
         policy,
-        _Recorded(batch.rollouts),
+        _RecordedPlayer(batch.rollouts),
         EvenTasks([task]),
         make_algorithm(config, policy),
         config,
@@ -183,12 +193,12 @@ def _ours(batch: Batch, settings: RLConfig, steps: int) -> float:
 
 
 def one_step(batch: Batch, settings: RLConfig) -> None:
-    """An optimiser step of ours over all episodes, behind the one that warms up."""
-    _ours(batch, settings, 1)
+    """Take two optimiser steps of ours over all episodes: the first is the warm-up."""
+    _seconds_of_ours(batch, settings, 1)
 
 
-def _theirs(batch: Batch, settings: RLConfig, steps: int) -> float:
-    """Seconds of `steps` optimiser steps of TRL's trainer over the same episodes."""
+def _seconds_of_trl(batch: Batch, settings: RLConfig, steps: int) -> float:
+    """Return the seconds of `steps` optimiser steps of TRL's trainer over the same episodes."""
     from datasets import Dataset
     from transformers import TrainerCallback
     from trl import GRPOConfig as TRLConfig
@@ -233,7 +243,7 @@ def _theirs(batch: Batch, settings: RLConfig, steps: int) -> float:
             args,
             Dataset.from_list([{"prompt": "play"}] * count),
             processing_class=tokenizer,
-            rollout_func=lambda prompts, _: _recorded(batch, len(prompts)),
+            rollout_func=lambda prompts, _: _recorded_rollouts(batch, len(prompts)),
             callbacks=[Clock()],
         )
         trainer.train()
@@ -244,11 +254,12 @@ def _recorded_reward(completions: Sequence[Any], outcome: Sequence[float], **_: 
     return list(outcome)
 
 
-def _recorded(batch: Batch, count: int) -> dict[str, Any]:
-    """The episodes as TRL's rollout function gives them: the opening as the prompt, all else as the
-    completion, with a mask.
+def _recorded_rollouts(batch: Batch, count: int) -> dict[str, Any]:
+    """Return the episodes as TRL's rollout function does.
+
+    The first segment is the prompt, the rest the completion with a mask of the policy's tokens.
     """
-    found: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "prompt_ids": [],
         "completion_ids": [],
         "logprobs": [],
@@ -259,33 +270,33 @@ def _recorded(batch: Batch, count: int) -> dict[str, Any]:
         first, *rest = rollout.example.segments
         flags = [int(flag) for segment in rest for flag in segment.loss]
         logprobs = iter(rollout.logprobs)
-        found["prompt_ids"].append(list(first.tokens))
-        found["completion_ids"].append([token for segment in rest for token in segment.tokens])
-        found["logprobs"].append([next(logprobs) if flag else 0.0 for flag in flags])
-        found["env_mask"].append(flags)
-        found["outcome"].append(rollout.reward)
-    return found
+        columns["prompt_ids"].append(list(first.tokens))
+        columns["completion_ids"].append([token for segment in rest for token in segment.tokens])
+        columns["logprobs"].append([next(logprobs) if flag else 0.0 for flag in flags])
+        columns["env_mask"].append(flags)
+        columns["outcome"].append(rollout.reward)
+    return columns
 
 
 def print_train(page: Output, metrics: Mapping[str, Estimate], confidence: float) -> None:
-    """A line for each contestant, and what was measured on."""
+    """Print a line for each contestant, and the settings of the measurement."""
     columns = [
         Column("contestant"),
         *(Column(name, right=True) for name in ("tokens/s", level(confidence), "ratio", "interval")),
     ]
     rows = []
     for name, label in ((OURS, "ours"), (TRL, "TRL's GRPOTrainer")):
-        rate, ratio = metrics[f"{name}/tokens_per_second"], metrics.get(f"ratio_vs_{name}")
-        faster = (f"{ratio.value:.2f}", f"{ratio.low:.2f} to {ratio.high:.2f}") if ratio else ("", "")
-        rows.append([label, f"{rate.value:,.0f}", f"{rate.low:,.0f} to {rate.high:,.0f}", *faster])
+        rate = metrics[f"{name}/tokens_per_second"]
+        ratio = metrics.get(f"ratio_vs_{name}")
+        ratio_cells = (f"{ratio.value:.2f}", f"{ratio.low:.2f} to {ratio.high:.2f}") if ratio else ("", "")
+        rows.append([label, f"{rate.value:,.0f}", f"{rate.low:,.0f} to {rate.high:,.0f}", *ratio_cells])
     page.table(
         "", Table("Optimiser steps on the same episodes; ratio: how many times faster ours is", columns, rows)
     )
     episodes, tokens, steps, rounds, threads = (
         int(metrics[name].value) for name in ("episodes", "tokens", "steps", "rounds", "threads")
     )
-    told = (
+    page.text(
         f"{episodes} episodes of {tokens:,} tokens in all, {steps} steps a round, n = {rounds} rounds "
         f"(medians), {threads} thread(s)."
     )
-    page.text(told)

@@ -95,7 +95,9 @@ def test_an_unknown_type_is_refused():
     with pytest.raises(EnvironmentFailure, match=r"no task 'miniwob\.click-tset'.*miniwob\.click-test"):
         wrong.tasks("train", 1, 0)
     types = "environment.browser.types=[click-button,click-tset]"
-    rung = doctor._checked(doctor.check_browser, load_config(None, ["environment.name=browser", types]), None)
+    rung = doctor.run_check(
+        doctor.check_browser, load_config(None, ["environment.name=browser", types]), None
+    )
     assert rung.state == "wrong" and "names click-tset, and MiniWoB has no such type" in rung.found
     assert rung.expected.startswith("Expected one such as click-test")
 
@@ -295,5 +297,5 @@ def test_a_row_whose_page_does_not_open_is_over_at_its_first_step(tasks, monkeyp
 def test_a_dreamed_episode_is_replayed_in_its_own_world(adapter, episodes):
     assert adapter.embody(episodes[0]) == episodes[0].task
     made_up = replace(episodes[0], task=replace(episodes[0].task, parent="x"))
-    with pytest.raises(EnvironmentFailure, match="made up"):
+    with pytest.raises(EnvironmentFailure, match="was generated: no page judges it"):
         adapter.embody(made_up)

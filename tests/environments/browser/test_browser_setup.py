@@ -39,7 +39,7 @@ ZIP_CODE = 70
 
 
 def rung(*overrides):
-    return doctor._checked(
+    return doctor.run_check(
         doctor.check_browser, load_config(None, ["environment.name=browser", *overrides]), None
     )
 
@@ -77,7 +77,7 @@ def test_doctor_checks_the_browser():
     assert doctor.check_compilers(load_config(None, ["environment.name=browser"]), None).state == "ok"
     check = rung()
     assert check.state == "ok" and "Chrom" in check.found
-    assert list(doctor.LADDER).index("browser") < list(doctor.LADDER).index("game engine")
+    assert list(doctor.SETUP_CHECKS).index("browser") < list(doctor.SETUP_CHECKS).index("game engine")
 
 
 def test_missing_packages_and_variables_are_listed(monkeypatch):

@@ -13,7 +13,7 @@ from builders import make_transition
 
 from components.evaluation.metrics.judge_axes import AXES, axes_metrics, axis_scores
 from components.experience.prompts import Answer
-from components.experience.step_judgements import Judgement, judge
+from components.experience.step_judgements import Judgement, judge_answer
 
 RIGHT = Judgement(
     transition=make_transition(),
@@ -118,7 +118,7 @@ def judge_predictions(adapter, played, predict):
         for step in episode.steps:
             state, reward = predict(step)
             judgements.append(
-                judge(adapter, episode.up_to(step.step), step, Answer("", state, reward, reward > 0.5))
+                judge_answer(adapter, episode.up_to(step.step), step, Answer("", state, reward, reward > 0.5))
             )
     return judgements
 

@@ -8,7 +8,7 @@ from test_fidelity import MIXED
 
 from components.errors import DataError
 from components.evaluation.metrics.judgements import read_judgements, write_judgements
-from components.trajectories.store import write_frame
+from components.trajectories.parquet_file import write_frame
 
 
 def test_judgements_are_read_back_unchanged(tmp_path):

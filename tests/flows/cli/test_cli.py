@@ -1,6 +1,4 @@
-"""The `dreamgym` command: what a person sees, and the exit codes. Real files, a real git repository, real
-sockets.
-"""
+"""The `dreamgym` command: messages and exit codes. Real files, a real git repository, real sockets."""
 
 import os
 import resource
@@ -42,7 +40,7 @@ DREAMGYM = [sys.executable, "-m", "flows.cli"]
 
 @pytest.fixture
 def run(quiet_process):
-    """Run a command line in this process, with the settings of the process restored afterwards."""
+    """Run a command line in this process; its settings are restored at the end."""
     return lambda *arguments: CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
 
 
@@ -61,7 +59,7 @@ def repository(tmp_path):
 
 @pytest.mark.parametrize("arguments", [[], ["retrain"], ["collect"]])
 def test_help_is_quick(arguments):
-    """In seconds of the processor: what else runs on the machine does not count."""
+    """Measured in CPU seconds, so that other processes do not count."""
     seconds = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -146,7 +144,7 @@ def test_a_full_disk_is_named_before_anything_starts(run, repository, monkeypatc
     monkeypatch.setenv("PREFECT_HOME", "/proc")
     done = run(verb, "--root", repository)
     assert done.exit_code == 1
-    assert "The disk is full: 0 bytes are free where /proc lies" in done.output
+    assert "The disk is full: 0 bytes are free in /proc" in done.output
 
 
 @pytest.mark.parametrize(
@@ -195,7 +193,7 @@ def test_an_output_that_cannot_be_written_is_named_before_anything_starts(
     run, repository, monkeypatch, arguments, place
 ):
     monkeypatch.setattr(
-        "flows.checks.preflight.check_settings", lambda *given, **options: None
+        "flows.checks.config_checks.check_settings", lambda *given, **options: None
     )  # no data here
     monkeypatch.setattr("flows.checks.preflight.ensure_data", lambda *given, **options: None)
     monkeypatch.setattr("flows.checks.preflight.complete_data", lambda *given: pytest.fail("work began"))
@@ -228,7 +226,7 @@ def test_damaged_parquet_stops_validate(run, repository):
     assert "dvc pull" in done.output
 
 
-def test_validate_tells_by_its_exit_code_whether_rows_were_set_aside(run, repository):
+def test_the_exit_code_of_validate_says_whether_rows_were_set_aside(run, repository):
     layout = DataLayout.of(repository, "alfworld")
     for name, task in (("train", "t0"), ("fidelity", "f0"), ("test", "x0")):
         write_tasks(layout.tasks(name), [make_task(id=task, initial_state=make_transition().state)])
@@ -272,7 +270,7 @@ def test_one_port_for_two_servers_is_refused(run, repository):
     port = _free_port()
     done = run("ui", "--root", repository, "--mlflow-port", port, "--prefect-port", port)
     assert done.exit_code == 2
-    assert f"MLflow and Prefect are both to listen on port {port}" in done.output
+    assert f"MLflow and Prefect are both given the port {port}" in done.output
 
 
 def test_debug_shows_the_traceback(run, tmp_path):
@@ -292,7 +290,7 @@ def test_resolved_config_is_read_back(run, tmp_path):
     assert '"budget": 12000' in done.stdout
 
 
-def test_a_failure_is_found_in_whatever_wraps_it():
+def test_an_expected_failure_is_recognised_inside_other_exceptions():
     gate = FidelityGateClosed("too low")
     wrapped = RuntimeError("the flow run failed")
     wrapped.__cause__ = gate
@@ -304,7 +302,7 @@ def test_a_failure_is_found_in_whatever_wraps_it():
 
 
 def test_a_database_without_room_is_a_full_disk(tmp_path):
-    """MLflow's own SQLite, held at its size as a full disk would."""
+    """MLflow's SQLite with a limited size, which fails as on a full disk."""
     client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     run_id = client.create_run(client.create_experiment("full", artifact_location=str(tmp_path))).info.run_id
     engine = client._tracking_client.store.engine
@@ -322,10 +320,8 @@ def test_a_database_without_room_is_a_full_disk(tmp_path):
     assert failure.found.startswith("The disk is full") and "Free some space" in failure.next_step
 
 
-def test_a_prefect_server_that_is_gone_is_told_and_other_requests_are_not():
-    """Real refusals of a port without a server; 500 is what a server says whose own database fails, 404 would
-    be a bug.
-    """
+def test_a_lost_prefect_server_is_an_expected_failure_and_other_failed_requests_are_bugs():
+    """Real refusals of a free port. A server with a broken database answers 500; 404 would be a bug."""
     api = f"http://127.0.0.1:{free_port()}/api"
 
     def failure(url, status=0):
@@ -350,7 +346,7 @@ def test_a_prefect_server_that_is_gone_is_told_and_other_requests_are_not():
     assert broken is not None and "500" in broken.found
 
 
-def test_settings_are_the_users_first(monkeypatch, repository, tmp_path):
+def test_settings_of_the_user_are_kept(monkeypatch, repository, tmp_path):
     for name in [*DEFAULTS, "PREFECT_HOME", "PREFECT_API_URL", "PREFECT_RESULTS_LOCAL_STORAGE_PATH"]:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -362,7 +358,7 @@ def test_settings_are_the_users_first(monkeypatch, repository, tmp_path):
     assert home == repository / ".dreamgym" / "prefect" and home.is_dir()
 
 
-def test_a_profile_with_a_server_is_left_alone(monkeypatch, tmp_path):
+def test_a_prefect_profile_with_a_server_is_used(monkeypatch, tmp_path):
     monkeypatch.delenv("PREFECT_HOME", raising=False)
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -383,7 +379,7 @@ def test_only_a_verb_that_resumes_says_so_when_it_is_interrupted(run, repository
     def interrupted(root):  # stands in for Ctrl-C, whose moment no test can choose
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(preflight, "require_room", interrupted)
+    monkeypatch.setattr(preflight, "require_disk_space", interrupted)
     done = run(verb, "--root", repository)
     assert done.exit_code == command.INTERRUPTED
     assert "Interrupted." in done.output
@@ -396,13 +392,12 @@ def test_exit_codes_differ():
 
 
 def test_a_failure_inside_a_flow_is_one_paragraph(repository):
-    """A real flow of a real ephemeral Prefect server fails with an expected failure: no traceback, its exit
-    code.
-    """
+    """A real flow with an expected failure on an ephemeral Prefect server: no traceback, its exit code."""
     code = """
 import sys
 from pathlib import Path
-from flows import cli
+from flows.cli.app import app, main
+from flows.cli.command import prepare_flow_logs, report_failures
 from flows.settings import prepare
 prepare(Path(sys.argv[1]))
 from prefect import flow
@@ -416,14 +411,14 @@ def inner():
 def outer():
     inner()
 
-@cli.app.command()
+@app.command()
 def fails():
-    with cli.reported(False):
-        cli.quiet(False)
+    with report_failures(False):
+        prepare_flow_logs(False)
         outer()
 
 sys.argv[1:] = ["fails"]
-cli.main()
+main()
 """
     done = subprocess.run(
         [sys.executable, "-c", code, str(repository)], cwd=ROOT, capture_output=True, text=True, timeout=300
@@ -443,14 +438,12 @@ def _free_port():
 
 
 def test_a_finished_run_is_a_table(tmp_path):
-    """Success with n and interval, agreement, costs, stages, and where to look; words in brackets are not
-    markup.
-    """
+    """It has success with n and interval, agreement, costs, stages, paths; brackets are no markup."""
     from components.evaluation.metrics.intervals import proportion
     from components.tracking.manifest import Manifest, StageEntry
     from components.tracking.run_environment import Environment, Git
     from components.tracking.runs import write_metrics
-    from flows.cli.summary import print_run
+    from flows.cli.tables.run_table import print_run
     from flows.printing.output import Output
 
     metrics = {

@@ -1,4 +1,4 @@
-"""The ladder: where it ends, and that it asks for what the documents promise."""
+"""`dreamgym doctor`: where its checks stop, and that they ask for what the documents say."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 
 from components.config import load_config
 from components.trajectories.dvc.dvc_cache import default_remote
-from flows.checks import doctor
+from flows.checks import doctor, doctor_machine
 from flows.printing.output import Output
 
 ROOT = Path(__file__).parents[3]
@@ -23,22 +23,20 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize(
     ("name", "words"), [("", "is not the top of a git repository"), ("typo", "There is no directory")]
 )
-def test_without_a_repository_it_ends_at_git_and_makes_nothing(tmp_path, name, words):
+def test_without_a_repository_it_stops_at_git_and_creates_nothing(tmp_path, name, words):
     printed = io.StringIO()
-    assert not doctor.climb(load_config(), tmp_path / name, Output(Console(file=printed, width=400)))
+    assert not doctor.run_checks(load_config(), tmp_path / name, Output(Console(file=printed, width=400)))
     lines = [line for line in printed.getvalue().splitlines() if re.match("ok|doubt|wrong", line)]
     assert "wrong git: " in lines[-1] and "not the top of a git repository" in lines[-1]
     assert any(words in line for line in lines)
     assert not list(tmp_path.iterdir())
 
 
-def test_every_result_is_whole_sentences_and_names_what_was_expected(tmp_path, monkeypatch):
-    """Results of a directory with nothing in it, of missing tools and of taken ports; what stops a run says
-    what to type.
-    """
+def test_every_result_is_full_sentences_and_names_what_was_expected(tmp_path, monkeypatch):
+    """In an empty directory, with missing tools and used ports; what stops a run also says what to type."""
     monkeypatch.delenv("ALFWORLD_DATA", raising=False)  # importing alfworld sets it
     monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.setattr(doctor, "port_is_free", lambda port: port not in (5000, 5001))
+    monkeypatch.setattr(doctor_machine, "port_is_free", lambda port: port not in (5000, 5001))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     page = Output(Console(file=io.StringIO()))
     options = ["environment.games=official", "threads=512", "backbone.path=nowhere"]
@@ -53,8 +51,8 @@ def test_every_result_is_whole_sentences_and_names_what_was_expected(tmp_path, m
         "backbone",
         "ports",
     ):
-        rung = doctor._checked(doctor.LADDER[name], load_config(None, options), tmp_path)
-        doctor.print_rung(page, name, rung.state, rung.found, rung.next_step, rung.expected)
+        rung = doctor.run_check(doctor.SETUP_CHECKS[name], load_config(None, options), tmp_path)
+        doctor.print_check(page, name, rung.state, rung.found, rung.next_step, rung.expected)
     results = {result["name"]: result for result in page.data["checks"]}
     for result in results.values():
         parts = (
@@ -79,7 +77,7 @@ def test_every_result_is_whole_sentences_and_names_what_was_expected(tmp_path, m
 
 
 def test_an_old_setting_that_hides_the_default_remote_is_named_with_the_command_that_removes_it(tmp_path):
-    """Real DVC: the default that a person sets counts only after the command."""
+    """Real DVC: the default remote of the user takes effect only after the command."""
 
     def run(*words):
         subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True)
@@ -102,22 +100,22 @@ def test_an_old_setting_that_hides_the_default_remote_is_named_with_the_command_
     assert (rung.state, rung.found) == ("ok", "New versions of data/ are pushed to the remote team.")
 
 
-def test_memory_is_what_the_documents_promise():
-    promised = doctor._FREE_MEMORY_BYTES // 1_000_000_000
+def test_required_memory_is_the_documented_one():
+    promised = doctor_machine.MIN_FREE_MEMORY_BYTES // 1_000_000_000
     assert f"{promised} GB of memory" in (ROOT / "configs" / "quick.yaml").read_text().splitlines()[0]
     assert f"{promised} GB of free memory" in (ROOT / "README.md").read_text()
 
 
-def test_the_device_and_its_precision_are_told():
+def test_the_device_and_its_precision_are_printed():
     rung = doctor.check_device(load_config(None, ["device=cpu"]), ROOT)
     assert (rung.state, rung.found) == ("ok", "Models compute on cpu, fp32.")
-    assert list(doctor.LADDER).index("device") < list(doctor.LADDER).index("backbone")
+    assert list(doctor.SETUP_CHECKS).index("device") < list(doctor.SETUP_CHECKS).index("backbone")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there_is_wrong_and_said(tmp_path):
+def test_a_missing_gpu_is_reported_as_wrong(tmp_path):
     printed = io.StringIO()
-    doctor.climb(load_config(None, ["device=cuda"]), tmp_path, Output(Console(file=printed, width=400)))
+    doctor.run_checks(load_config(None, ["device=cuda"]), tmp_path, Output(Console(file=printed, width=400)))
     assert re.search(
         r"wrong device: device is cuda, and torch .* finds no CUDA device.*\n +next: Set device=auto",
         printed.getvalue(),

@@ -1,6 +1,4 @@
-"""What would stop a run after hours is found before its first stage: lock files, conflicts, directories,
-TMPDIR, HOME.
-"""
+"""Problems that would stop a run later are reported first: locks, conflicts, directories, TMPDIR, HOME."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from components.errors import DataError
 from components.files import require_writable
 from components.trajectories.dvc import repository_state as dvc_state
 from components.trajectories.dvc.snapshots import data_hash
-from flows.checks.doctor import LADDER, check_files
+from flows.checks.doctor import SETUP_CHECKS, check_files
 from flows.checks.machine import require_machine, require_temporary_files
 from flows.home import replace_unusable_home
 
@@ -50,7 +48,7 @@ def test_a_workspace_in_order_passes_and_nothing_is_left(repository):
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"write": {"a', "[]", '{"read": []}', "\0" * 40])
-def test_a_lock_file_that_dvc_cannot_read_is_found_with_its_cure(repository, content, monkeypatch):
+def test_an_unreadable_lock_file_of_dvc_is_reported_with_its_remedy(repository, content, monkeypatch):
     monkeypatch.setattr(dvc_state, "LOCK_WRITE_SECONDS", 0.1)
     lock = repository / ".dvc" / "tmp" / "rwlock"
     lock.write_text(content)
@@ -62,7 +60,7 @@ def test_a_lock_file_that_dvc_cannot_read_is_found_with_its_cure(repository, con
     require_machine(repository)
 
 
-def test_a_lock_file_that_a_dvc_command_rewrites_is_no_fault(repository):
+def test_a_lock_file_that_a_dvc_command_is_writing_is_accepted(repository):
     lock = repository / ".dvc" / "tmp" / "rwlock"
     lock.write_text("")
     timer = threading.Timer(0.3, lock.write_text, ['{"write": {}, "read": {}}'])
@@ -71,7 +69,7 @@ def test_a_lock_file_that_a_dvc_command_rewrites_is_no_fault(repository):
     timer.join()
 
 
-def test_an_index_lock_that_was_left_behind_is_found_and_a_fresh_one_is_not(repository):
+def test_an_old_index_lock_is_reported_and_a_fresh_one_is_accepted(repository):
     lock = repository / ".git" / "index.lock"
     lock.write_text("")
     require_machine(repository)
@@ -105,7 +103,7 @@ def test_conflict_markers_that_were_committed_are_named_too(repository):
         require_machine(repository)
 
 
-def test_a_tmpdir_that_is_none_is_named(monkeypatch, tmp_path):
+def test_a_tmpdir_that_is_no_directory_is_reported(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
     with pytest.raises(DataError, match="TMPDIR is .*gone, which is no directory.*export TMPDIR="):
         require_temporary_files()
@@ -151,8 +149,8 @@ def test_a_home_that_cannot_be_written_is_replaced_and_its_settings_are_still_re
     )
 
 
-def test_a_game_opens_under_a_home_that_is_not_there(repository):
-    """ALFWorld makes a directory below HOME when it is imported."""
+def test_a_game_opens_with_a_missing_home(repository):
+    """ALFWorld creates a directory below HOME when it is imported."""
     code = (
         "import sys; from pathlib import Path; from flows.settings import prepare; "
         "prepare(Path(sys.argv[1])); import alfworld.info"
@@ -167,6 +165,6 @@ def test_a_game_opens_under_a_home_that_is_not_there(repository):
     assert "HOME (/proc/none) cannot be written" in done.stderr
 
 
-def test_doctor_looks_before_the_data():
-    names = list(LADDER)
+def test_doctor_checks_the_machine_before_the_data():
+    names = list(SETUP_CHECKS)
     assert names.index("git") < names.index("files") < names.index("data")

@@ -1,6 +1,4 @@
-"""What would stop a run's models later is said before the first stage: by preflight and by doctor, in the
-same words.
-"""
+"""Problems of a run's models are reported before the first stage, by preflight and doctor alike."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ from components.errors import ConfigError, DataError, DreamGymError
 from components.language.checkpoint_files import inspection, model_size
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.checks import doctor, model_checks
+from flows.checks.config_checks import check_settings
 from flows.checks.model_checks import check_models
-from flows.checks.preflight import check_settings
 
 FEW = [
     "evaluation.tasks=1",
@@ -40,7 +38,7 @@ def episode(number, *, split="train", state="At desk 1: mug 1."):
 
 
 def record(root, episodes):
-    """Data of `episodes` in `root`, and of one further task each to measure on and to hold out."""
+    """Write the data of `episodes` to `root`, with one more task to measure on and one held-out task."""
     layout = DataLayout.of(root, "alfworld")
     parts = {"train": episodes, "fidelity": [episode(90)]}
     for name, recorded in parts.items():
@@ -60,9 +58,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(params=["loaded", "headers"])
 def way(request, monkeypatch):
-    """How a model is looked at: small ones are loaded; here also those of which the headers alone are
-    read.
-    """
+    """How a model is inspected: small ones are loaded; here also as large ones, by their headers only."""
     if request.param == "headers":
         monkeypatch.setattr(inspection, "LOADED_SIZE", 0)
         monkeypatch.setattr(
@@ -79,10 +75,10 @@ def config_of(model, *more):
 
 
 def refused(root, config, kind, words):
-    """Preflight and doctor say the same; returns it."""
+    """Return the message, which is the same in preflight and doctor."""
     with pytest.raises(kind, match=words) as raised:
         check_settings(root, config)
-    rung = doctor._checked(doctor.check_backbone, config, root)
+    rung = doctor.run_check(doctor.check_backbone, config, root)
     said = " ".join(part for part in (rung.found, rung.expected, rung.next_step) if part)
     assert rung.state == "wrong" and said == str(raised.value)
     return str(raised.value)
@@ -114,7 +110,7 @@ def test_a_model_that_every_stage_can_use_is_not_refused(kind, data, way, tmp_pa
     )
 
 
-def test_the_experience_models_own_backbone_is_looked_at_too(data, way, tmp_path):
+def test_the_experience_models_own_backbone_is_checked_too(data, way, tmp_path):
     good = make_checkpoint(tmp_path / "good", "llama", max_position_embeddings=4096)
     sinks = make_checkpoint(tmp_path / "sinks", "gpt_oss")
     refused(
@@ -125,7 +121,7 @@ def test_the_experience_models_own_backbone_is_looked_at_too(data, way, tmp_path
     )
 
 
-def test_a_sliding_window_shorter_than_an_episode_is_said_with_both_numbers(data, way, tmp_path):
+def test_a_sliding_window_shorter_than_an_episode_is_reported_with_both_numbers(data, way, tmp_path):
     short = config_of(make_checkpoint(tmp_path / "short", "gemma3_text", sliding_window=64))
     limit = r"at most 64 tokens \(the window of 64 tokens that some of its layers attend to\)"
     said = refused(
@@ -146,7 +142,7 @@ def test_a_sliding_window_shorter_than_an_episode_is_said_with_both_numbers(data
     )
 
 
-def test_too_few_positions_are_said_and_the_setting_that_is_named_is_enough(data, way, tmp_path):
+def test_too_few_positions_are_reported_and_the_suggested_setting_is_enough(data, way, tmp_path):
     long = make_checkpoint(tmp_path / "long", "llama", max_position_embeddings=4096)
     alone = fewest_positions(data, config_of(long, "experience_model.history=false"))
     short = make_checkpoint(tmp_path / "short", "llama", max_position_embeddings=alone)
@@ -162,7 +158,7 @@ def test_too_few_positions_are_said_and_the_setting_that_is_named_is_enough(data
 
 
 def fewest_positions(root, config):
-    """The fewest with which the experience model is not refused."""
+    """Return the smallest number with which the experience model is accepted."""
     found = check_models(root, config).experience
 
     def fits(longest):
@@ -203,7 +199,7 @@ def test_texts_that_validation_sets_aside_are_not_counted(tmp_path):
     )
 
 
-def test_data_that_cannot_be_read_is_another_checks_matter(data, tmp_path):
+def test_unreadable_data_is_left_to_another_check(data, tmp_path):
     model = make_checkpoint(tmp_path / "model", "llama")
     root = shutil.copytree(data, tmp_path / "clone")
     DataLayout.of(root, "alfworld").trajectories("train").write_text("no table")
@@ -256,5 +252,5 @@ def test_a_model_larger_than_the_memory_is_refused_with_the_number(data, way, tm
     )
 
 
-def test_a_run_that_trains_nothing_is_not_held_up(data, tmp_path):
+def test_a_run_without_training_skips_the_model_checks(data, tmp_path):
     check_settings(data, config_of(make_checkpoint(tmp_path, "gpt_oss")), training=False)

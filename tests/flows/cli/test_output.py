@@ -1,4 +1,4 @@
-"""Tables that are never cut and JSON that is alone on stdout, for every verb that prints a table."""
+"""Tables are never cut, and with `--json` stdout holds only JSON, for every command that prints a table."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from typer.testing import CliRunner
 
 from flows.cli import app as cli
 from flows.cli import command
-from flows.printing.output import Cell, Column, Output, Table, output, print_table, with_json_target
+from flows.printing.output import Output, output, with_json_target
+from flows.printing.table import Cell, Column, Table, print_table
 
 ROOT = Path(__file__).parents[3]
 WITHOUT_TABLES = {"config", "serve", "ui"}
-"""Verbs without `--json`: a config that is JSON already, and those that print nothing but addresses."""
+"""Commands without `--json`: one that prints JSON anyway, and those that print only addresses."""
 METRIC = "fidelity/next_state_exact/determined/held_out_worlds/changed_3_plus"
 RUNS = ("20260131-142530-9f3a", "20260131-151200-01bc", "20260131-160114-77de")
 REASON = "the interval of the paired difference from the full model leaves out zero in two of three seeds"
@@ -33,7 +34,7 @@ TABLE = Table(
 
 
 def verbs(command=None, path=()):
-    """The words of each command, such as ("ablate", "fidelity"), and the command."""
+    """Return the words of each command, such as ("ablate", "fidelity"), and the command."""
     command = command or get_command(cli.app)
     below = getattr(command, "commands", None)
     if not below:
@@ -105,14 +106,14 @@ def test_a_number_that_is_not_finite_is_null(tmp_path):
     }
 
 
-def test_a_directory_with_brackets_or_colons_is_said_as_it_is(capsys):
-    command.say("Checking out /data/a [m] b/:bug: [/x] ...")
+def test_a_directory_with_brackets_or_colons_is_printed_unchanged(capsys):
+    command.print_status("Checking out /data/a [m] b/:bug: [/x] ...")
     assert capsys.readouterr().err == "Checking out /data/a [m] b/:bug: [/x] ...\n"
     command.out.print("/data/[m]/:bug:", soft_wrap=True)
     assert capsys.readouterr().out == "/data/[m]/:bug:\n"
 
 
-def test_text_is_no_markup_and_is_not_broken():
+def test_text_is_printed_without_markup_and_line_breaks():
     console = Console(file=io.StringIO(), width=20)
     Output(console).text("[red] /a/path/that/is/longer/than/the/terminal is whole")
     assert console.file.getvalue() == "[red] /a/path/that/is/longer/than/the/terminal is whole\n"
@@ -136,7 +137,8 @@ def test_json_takes_a_file_that_ends_in_json_and_nothing_else(given, parsed):
 
 PROGRAM = """
 import subprocess, sys, typer
-from flows.printing.output import STDOUT, Column, Table, output
+from flows.printing.output import STDOUT, output
+from flows.printing.table import Column, Table
 with output(STDOUT) as page:
     print("of this process")
     subprocess.run([sys.executable, "-c", "print('of a child')"], check=True)
@@ -174,7 +176,7 @@ def test_the_json_is_written_where_the_verb_ends_with_a_code_of_its_own(tmp_path
 def test_with_closed_streams_no_print_lands_in_a_file(tmp_path, closed):
     code = """
 import os
-from flows import cli
+from flows.cli import app as cli
 cli.app = lambda: None
 cli.main()
 with open("database", "w") as database:

@@ -1,4 +1,4 @@
-"""Worlds that a user brings, through the commands: the template, put to the test and collected."""
+"""Environments of the user's own, through the commands: the template is checked and collected."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from components.environments import make_adapter
 from components.environments.template import BoxWorld, TemplateAdapter
 from components.environments.vectorized import RowsEnvironment
 from components.errors import EnvironmentFailure
+from components.tracking.stage_store.stage_keys import key_of
 from components.trajectories.store import DataLayout, read_tasks, read_transitions, trajectories
 from components.trajectories.validation import validate
 from flows.checks import doctor
@@ -28,9 +29,7 @@ OWN = ["environment.name=own", "environment.own.adapter=components.environments.
 
 
 def test_the_template_is_collected_and_its_data_is_valid(tmp_path):
-    """The command in a new repository, with a world that is no part of this one: nothing but the config names
-    it.
-    """
+    """In a new repository, with an environment that only the config names."""
     (tmp_path / "my_world.py").write_text(
         (ROOT / "components" / "environments" / "template.py")
         .read_text()
@@ -77,7 +76,7 @@ def test_the_template_is_collected_and_its_data_is_valid(tmp_path):
     assert report.rows == report.valid_rows > 60
 
 
-def test_a_stage_is_made_again_when_the_users_module_changes(tmp_path, monkeypatch):
+def test_a_stage_runs_again_when_the_users_module_changes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "constraints.txt").touch()
@@ -90,7 +89,7 @@ def test_a_stage_is_made_again_when_the_users_module_changes(tmp_path, monkeypat
         )
         keys.append(
             [
-                run.key("clone", {}, run.slice(section), ["flows.jobs.collect"])
+                key_of("clone", run.key_parts({}, run.slice(section), "flows.jobs.collect"))
                 for section in ("environment", "cloning")
             ]
         )
@@ -103,9 +102,9 @@ def check(*arguments):
     return CliRunner().invoke(cli.app, ["check-environment", *arguments])
 
 
-def test_the_template_keeps_every_promise(quiet_process):
+def test_the_template_keeps_the_whole_contract(quiet_process):
     done = check(*OWN)
-    assert done.exit_code == 0 and "Every promise is kept." in done.output, done.output
+    assert done.exit_code == 0 and "The adapter keeps the whole contract." in done.output, done.output
     assert done.output.count("\nok ") >= 12 and "wrong" not in done.output
     assert "Set experience_model.premise=false" in done.output and "Set data.fidelity_worlds=0" in done.output
     assert "ok Validation tasks are there, differ" in " ".join(done.output.split())
@@ -124,10 +123,10 @@ def test_the_template_has_as_many_tasks_as_a_collection_asks_for():
 
 
 def test_without_an_expert_the_doctor_plays_who_records_the_data():
-    """A world whose `data.expert` is 0 has nothing that is wrong."""
+    """With `data.expert` 0 an environment without an expert passes."""
     options = ["environment.name=gymnasium", "environment.gymnasium.factory=text_worlds:Counting"]
     options += ["data.expert=0", "data.noisy=0", "data.near_miss=0"]
-    rung = doctor._checked(doctor.check_games, load_config(None, options), ROOT)
+    rung = doctor.run_check(doctor.check_games, load_config(None, options), ROOT)
     assert rung.state == "ok" and "random play took" in rung.found and "data.expert=0" in rung.found
     gone = load_config(
         None,
@@ -137,13 +136,13 @@ def test_without_an_expert_the_doctor_plays_who_records_the_data():
             "environment.openenv.tasks=seeds",
         ],
     )
-    rung = doctor._checked(doctor.check_games, gone, ROOT)
+    rung = doctor.run_check(doctor.check_games, gone, ROOT)
     assert rung.state == "wrong" and "refused" in rung.found and "environment.openenv.url" in rung.next_step
     assert "[openenv]" not in doctor.install_command(gone)
     assert "[webshop]" in doctor.install_command(load_config(None, ["environment.name=webshop"]))
 
 
-def test_a_counting_world_without_an_expert_is_told_what_to_set(quiet_process):
+def test_a_world_without_an_expert_gets_a_hint_what_to_set(quiet_process):
     done = check("environment.name=gymnasium", "environment.gymnasium.factory=text_worlds:Counting")
     assert done.exit_code == 0, done.output
     assert (
@@ -230,15 +229,19 @@ def _endless():
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_promise_that_is_not_kept_is_told(quiet_process, monkeypatch, name):
+def test_a_broken_part_of_the_contract_is_reported(quiet_process, monkeypatch, name):
     changes, words = WRONG[name]
     monkeypatch.setattr("components.environments.template.TemplateAdapter", breaking(**changes))
     done = check(*OWN)
     assert done.exit_code == 1 and words in " ".join(done.output.split()), done.output
-    assert "wrong " in done.output and "Mend what is wrong" in done.output and "Traceback" not in done.output
+    assert (
+        "wrong " in done.output
+        and "Correct the first `wrong` line" in done.output
+        and "Traceback" not in done.output
+    )
 
 
-def test_nonsense_that_breaks_the_world_is_told(quiet_process, monkeypatch):
+def test_an_error_of_the_world_on_a_malformed_action_is_reported(quiet_process, monkeypatch):
     def act(self, action):
         raise RuntimeError("no such command")
 

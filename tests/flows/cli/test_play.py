@@ -1,6 +1,4 @@
-"""`dreamgym play`: the ALFWorld engine, real data files, and tiny models; what a person sees is read as
-text.
-"""
+"""`dreamgym play` with the ALFWorld engine, real data files and tiny models; the screen is read as text."""
 
 from __future__ import annotations
 
@@ -18,13 +16,14 @@ from components.config import RetrievalConfig
 from components.errors import ConfigError, DataError
 from components.experience.dream import Dream
 from components.experience.retrieval.replay_buffer import ReplayBuffer
-from components.experience.side_by_side import End, Playthrough, Witness, compare
+from components.experience.side_by_side import End, Playthrough, ReplayChecker
+from components.experience.state_comparison import compare
 from components.language.backbone import save_model
 from components.tracking.find_model import find_model
 from components.trajectories.store import DataLayout, read_tasks, write_tasks, write_transitions
 from flows.cli import app as cli
-from flows.cli.play.play_session import examples, find_task, read_actions
-from flows.cli.play.player import Player, Source, Worlds, lines, pick
+from flows.cli.play.play_session import example_actions, find_task, read_actions
+from flows.cli.play.player import LineSource, Player, Worlds, line_source, pick_task
 from flows.cli.play.record import played_record
 from flows.cli.play.screen import Screen
 
@@ -32,10 +31,10 @@ EMPTY = "Holding nothing."
 
 
 class EngineAsDream:
-    """Stands in for the experience model alone: the real engine's answers, altered at chosen steps.
+    """Replaces the experience model: it gives the real engine's answers, changed at chosen steps.
 
-    No model that a test can train in seconds answers a real game readably, and only known answers tell
-    whether the comparison finds what is wrong with them and nothing else.
+    No model trained in seconds gives readable answers to a real game. And only known answers show whether the
+    comparison finds exactly what is wrong.
     """
 
     def __init__(self, adapter):
@@ -64,7 +63,7 @@ def engine_as_dream(adapter):
 
 @pytest.fixture(scope="module")
 def witness(adapter):
-    witness = Witness(adapter)
+    witness = ReplayChecker(adapter)
     yield witness
     witness.close()
 
@@ -77,7 +76,7 @@ def dream(engine_as_dream):
 
 @pytest.fixture
 def expert(played):
-    """A won episode that puts something somewhere: it takes at some step and moves at its last."""
+    """A successful episode that takes an object at some step and moves it at its last step."""
     return next(e for e in played["expert"] if e.task.family == "pick_and_place_simple" and e.success)
 
 
@@ -89,7 +88,7 @@ def begin(adapter, dream, world, expert):
 
 
 def _take(episode):
-    """The number, from 1, of the step that takes something."""
+    """Return the number, from 1, of the step that takes an object."""
     return next(step.step + 1 for step in episode.steps if step.next_state.startswith("Took"))
 
 
@@ -98,10 +97,10 @@ def _play(play, episode):
 
 
 def show(player_lines, worlds, tasks, width=100, **console):
-    """What is printed when these lines are played."""
+    """Return what is printed when these lines are played."""
     file = io.StringIO()
     screen = Screen(Console(file=file, width=width, **console))
-    Player(worlds, screen, "train", tasks).play(tasks[0], lines(player_lines))
+    Player(worlds, screen, "train", tasks).play(tasks[0], line_source(player_lines))
     return file.getvalue()
 
 
@@ -116,11 +115,11 @@ def test_a_dream_that_answers_like_the_engine_agrees_at_every_step(begin, expert
     assert len(turns) == len(expert.steps) and all(
         turn.agrees and turn.comparison.same_text for turn in turns
     )
-    assert play.end is End.WON and play.real_over and play.parted is None
+    assert play.end is End.WON and play.real_over and play.first_disagreement is None
     assert play.dreamed.states == play.real.states == expert.states
 
 
-def test_a_false_state_is_told_fact_by_fact(begin, dream, expert):
+def test_a_false_state_is_reported_fact_by_fact(begin, dream, expert):
     take = _take(expert)
     place = expert.steps[take - 2].next_state.split(":")[0].removeprefix("At ")
     dream.altered[take] = lambda step: replace(step, state=f"Nothing happens at {place}. {EMPTY}")
@@ -130,10 +129,12 @@ def test_a_false_state_is_told_fact_by_fact(begin, dream, expert):
     found = turns[-1].comparison
     assert found.contradicted == {("holding", "nothing"), ("event", "failed", "")} and not found.revealed
     assert found.missing == {("holding", thing), ("event", "took", thing)} and found.agreed == {("at", place)}
-    assert play.parted is turns[-1] and [turn.agrees for turn in turns] == [True] * (take - 1) + [False]
+    assert play.first_disagreement is turns[-1] and [turn.agrees for turn in turns] == [True] * (take - 1) + [
+        False
+    ]
 
 
-def test_what_no_one_could_know_is_invented_and_not_false(begin, dream, expert):
+def test_a_newly_revealed_fact_is_invented_and_not_false(begin, dream, expert):
     step = next(s for s in expert.steps if re.match(r"At [a-z]+ \d+: [a-z]+ \d", s.next_state))
     place = step.next_state.split(":")[0].removeprefix("At ")
     dream.altered[step.step + 1] = lambda answer: replace(answer, state=f"At {place}: statue 9. {EMPTY}")
@@ -153,13 +154,13 @@ def test_at_a_revealing_step_a_wrong_hand_is_still_wrong(adapter):
     assert found.revealed == {("in", "egg 1", "shelf 1"), ("empty", "shelf 1")} and not found.invented
 
 
-def test_a_dream_that_contradicts_itself_is_not_excused(adapter):
+def test_a_dream_that_contradicts_itself_has_no_revealed_facts(adapter):
     dreamed = make_episode(make_task(), ("go to shelf 1", "At shelf 1: egg 1. Holding mug 1."))
     real = make_episode(make_task(), ("go to shelf 1", f"At shelf 1: nothing. {EMPTY}"))
     assert not compare(adapter, dreamed, real).revealed
 
 
-def test_a_dreamed_success_is_held_against_the_dreams_own_world(witness, begin, dream, expert):
+def test_a_dreamed_success_is_checked_in_the_dreams_own_world(witness, begin, dream, expert):
     play = begin()
     _play(play, expert)
     found = witness.confirm(play.dreamed)
@@ -189,18 +190,18 @@ def test_an_episode_without_reward_is_confirmed_by_an_engine_that_gives_none(wit
     assert witness.confirm(denied).reason == f"was won at step {len(expert.steps) - 1}, not at all"
 
 
-def test_the_screen_says_what_agrees_and_sums_up(worlds, expert):
+def test_the_screen_shows_what_agrees_and_a_summary(worlds, expert):
     text = show([step.action for step in expert.steps], worlds, [expert.task])
     count = len(expert.steps)
     assert expert.task.instruction in text and expert.task.id in text
     assert text.count("== same text") == count and text.count("why  reason") == count
     assert "The dream says: success." in text
     assert f"Confirmed: the success is real there ({count} of {count} states confirmed)." in text
-    assert f"{count} of {count} in their facts, {count} to the letter" in text
+    assert f"{count} of {count} in their facts, {count} word for word" in text
     assert "two worlds" not in text and "\x1b" not in text
 
 
-def test_the_screen_says_what_differs_and_when_two_worlds_begin(worlds, dream, expert):
+def test_the_screen_shows_what_differs_and_when_the_worlds_part(worlds, dream, expert):
     take = _take(expert)
     dream.altered[take] = lambda step: replace(step, state=f"Looked around in the room. {EMPTY}")
     text = show([step.action for step in expert.steps[:take]] + ["look"], worlds, [expert.task])
@@ -209,10 +210,8 @@ def test_the_screen_says_what_differs_and_when_two_worlds_begin(worlds, dream, e
     assert f"Two worlds since step {take}. The dream's own: " in text
 
 
-def test_once_they_are_two_worlds_the_engine_is_asked_about_the_dreams_own(worlds, dream, expert):
-    """The dream puts one thing more where the wanted thing lies; what it says later is judged in that
-    world.
-    """
+def test_after_the_worlds_part_the_engine_checks_the_dreams_own(worlds, dream, expert):
+    """The dream adds an object next to the one to take; its later answers are compared in that world."""
     step = expert.steps[_take(expert) - 2]
     listed, place = step.next_state.split(".")[0], step.next_state.split(":")[0].removeprefix("At ")
     first = step.step + 1
@@ -226,8 +225,10 @@ def test_once_they_are_two_worlds_the_engine_is_asked_about_the_dreams_own(world
         [expert.task],
     )
     invented, right, wrong = " ".join(text.split()).split(f"step {first}> ")[1].split("> ")
-    assert "?? 1 fact differs, newly revealed: no one could know" in invented and "own:" not in invented
-    assert "From here on these are two worlds: the dream invented what no one had seen." in invented
+    assert (
+        "?? 1 fact differs, newly revealed: the dream could not know" in invented and "own:" not in invented
+    )
+    assert "From here on these are two worlds: the dream invented what had not been shown yet." in invented
     assert (
         "!! 1 fact differs: 1 contradicted" in right
         and "The dream's own: the real engine says the same." in right
@@ -240,7 +241,7 @@ def test_once_they_are_two_worlds_the_engine_is_asked_about_the_dreams_own(world
     assert f"{first + 1} of {first + 2} states the same" in wrong
 
 
-def test_colours_are_there_in_a_terminal_and_mean_what_is_wrong(worlds, dream, expert, monkeypatch):
+def test_a_terminal_shows_wrong_phrases_in_red(worlds, dream, expert, monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     take = _take(expert)
     dream.altered[take] = lambda step: replace(step, state=step.state.replace("Holding", "Holding hot"))
@@ -249,7 +250,7 @@ def test_colours_are_there_in_a_terminal_and_mean_what_is_wrong(worlds, dream, e
     assert "\x1b[1;31mhot\x1b[0m" in text
 
 
-def test_a_narrow_terminal_puts_the_worlds_below_one_another(worlds, expert):
+def test_a_narrow_terminal_stacks_the_worlds(worlds, expert):
     both = re.compile(r"dream ─.*real ─")
     assert both.search(show(["look"], worlds, [expert.task], width=80))
     narrow = show(["look"], worlds, [expert.task], width=79)
@@ -260,7 +261,7 @@ def test_the_real_episode_may_be_over_first(worlds, dream, expert):
     last = len(expert.steps)
     dream.altered[last] = dream.altered[last + 1] = lambda step: replace(step, reward=0.0, done=False)
     text = show([step.action for step in expert.steps] + ["look"], worlds, [expert.task])
-    assert "!! dream: reward 0, it goes on; real: reward 1, the end" in text
+    assert "!! dream: reward 0, not over; real: reward 1, the end" in text
     assert "its episode is over" in text and "left before its end" in text
     assert "The dream's own: the real episode is over." in text and "Denied: was won at step" in text
 
@@ -291,10 +292,10 @@ def test_every_command_answers(worlds, expert, tasks):
     ]
     text = show(script, worlds, [expert.task, *[task for task in tasks if task.id != expert.task.id]])
     assert "No step yet" in text and "\nreason 1\n" in text and "was shown no demonstration" in text
-    assert "both" in text and "agrees" in text and "this list" in text
+    assert "both" in text and "agrees" in text and "show this list" in text
     assert tasks[-1].id in text and "Did you mean :history?" in text
     assert "No real world can be built" in text or "The real engine in the world" in text
-    assert "There is no task number 99: expected 1 to 12." in text and "Which one?" in text
+    assert "There is no task number 99: expected 1 to 12." in text and "Name a task" in text
     assert text.count("task 2 of 12") == 2 and "a comment" not in text
     assert text.count("> look") == 1
 
@@ -311,7 +312,7 @@ def test_the_step_limit_cuts_the_episode_off(worlds, expert):
 
 
 @pytest.mark.parametrize("stop", [EOFError, KeyboardInterrupt])
-def test_a_person_may_leave_at_any_time(worlds, expert, monkeypatch, stop):
+def test_a_player_can_leave_at_any_time(worlds, expert, monkeypatch, stop):
     typed = iter(["look"])
 
     def answer(prompt):
@@ -323,7 +324,7 @@ def test_a_person_may_leave_at_any_time(worlds, expert, monkeypatch, stop):
     monkeypatch.setattr("sys.stdin", io.StringIO())
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     file = io.StringIO()
-    source = lines(None)
+    source = line_source(None)
     assert source.typed
     Player(worlds, Screen(Console(file=file, width=100)), "train", [expert.task]).play(expert.task, source)
     assert "1 of at most 30" in file.getvalue() and ("Interrupted." in file.getvalue()) == (
@@ -399,7 +400,7 @@ def test_piped_actions_are_played_without_a_prompt(run):
 
 
 def test_json_alone_is_on_stdout_with_the_task_and_each_step(run, repository, tasks):
-    """What a person sees goes to stderr."""
+    """The interactive text goes to stderr."""
     actions = repository / "actions.txt"
     actions.write_text("look\n:restart\ngo to desk 1\n")
     done = run("--actions", actions, "--json=-", "--task", "2", "--split", "test")
@@ -424,7 +425,7 @@ def test_json_alone_is_on_stdout_with_the_task_and_each_step(run, repository, ta
 def test_the_record_of_an_episode_has_each_state_before_and_after_its_action_in_both_worlds(worlds, expert):
     player = Player(worlds, Screen(Console(file=io.StringIO())), "train", [expert.task])
     script = [step.action for step in expert.steps]
-    player.play(expert.task, lines([*script, ":quit"]))
+    player.play(expert.task, line_source([*script, ":quit"]))
     found = played_record(player.episodes)
     assert [step["action"] for step in found["steps"]] == script and found["end"] == "success"
     assert [step["state"] for step in found["steps"]] == list(expert.states[:-1])
@@ -451,7 +452,7 @@ def test_the_record_of_an_episode_has_each_state_before_and_after_its_action_in_
         (["environment.max_step=3"], 2, "Did you mean environment.max_steps?"),
     ],
 )
-def test_mistakes_are_named(run, monkeypatch, tmp_path, arguments, code, words):
+def test_a_wrong_argument_is_reported(run, monkeypatch, tmp_path, arguments, code, words):
     monkeypatch.chdir(tmp_path)
     done = run(*arguments)
     assert done.exit_code == code and words in done.output, done.output
@@ -501,8 +502,8 @@ def test_a_task_of_another_split_is_found_there(repository, tasks):
     )
     with pytest.raises(ConfigError, match=f"--split test --task {tasks[10].id}"):
         find_task(layout, "train", tasks[10].id)
-    assert pick(tasks, tasks[4].id.split("/")[-1]) == tasks[4], "the last part of an id will do"
-    assert "tasks have 'alfworld' in their id. Did you mean" in pick(tasks, "alfworld")
+    assert pick_task(tasks, tasks[4].id.split("/")[-1]) == tasks[4], "the last part of an id will do"
+    assert "tasks have 'alfworld' in their id. Did you mean" in pick_task(tasks, "alfworld")
 
 
 def test_transcripts_hold_what_was_shown_and_typed(tmp_path, worlds, expert):
@@ -511,7 +512,7 @@ def test_transcripts_hold_what_was_shown_and_typed(tmp_path, worlds, expert):
         screen = Screen(Console(file=io.StringIO(), width=60), path)
         asked = iter(["look"])
         Player(worlds, screen, "train", [expert.task]).play(
-            expert.task, Source(lambda prompt, asked=asked: next(asked, None), True)
+            expert.task, LineSource(lambda prompt, asked=asked: next(asked, None), True)
         )
         screen.save()
         text = path.read_text()
@@ -527,5 +528,5 @@ def test_an_action_file_is_text(tmp_path):
 
 
 def test_help_shows_what_actions_look_like(expert):
-    shown = examples(expert.steps)
+    shown = example_actions(expert.steps)
     assert {action.split()[0] for action in shown} == {step.action.split()[0] for step in expert.steps}

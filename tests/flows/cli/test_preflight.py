@@ -1,6 +1,4 @@
-"""Data that is not there is pulled, and a config that asks for other data is refused, before anything
-starts.
-"""
+"""Before anything starts, missing data is pulled, and a config that needs other data is refused."""
 
 from __future__ import annotations
 
@@ -19,8 +17,9 @@ from components.files import write_json
 from components.language.backbone import save_model
 from components.trajectories.dvc import snapshots
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
+from flows.checks.config_checks import check_settings
 from flows.checks.doctor import check_data
-from flows.checks.preflight import check_settings, complete_data, ensure_data, missing_data, require_room
+from flows.checks.preflight import complete_data, ensure_data, missing_data, require_disk_space
 from flows.jobs.cell_origin import origin_of, require_origin
 from flows.jobs.collect import recorded_settings
 from flows.jobs.score import score_policies
@@ -56,7 +55,7 @@ def test_other_games_or_episodes_are_refused_with_both_values(recorded, override
         check_settings(recorded, load_config(None, [override]))
 
 
-def test_an_evaluation_minds_other_games_but_not_other_training(recorded):
+def test_an_evaluation_checks_the_games_but_not_the_training_data(recorded):
     check_settings(recorded, load_config(None, ["data.train_tasks=10"]), training=False)
     with pytest.raises(ConfigError, match="recorded with environment.seed=0"):
         check_settings(recorded, load_config(None, ["environment.seed=1"]), training=False)
@@ -64,9 +63,7 @@ def test_an_evaluation_minds_other_games_but_not_other_training(recorded):
 
 @pytest.fixture
 def few(tmp_path):
-    """Data of three training tasks, two of which the expert solved, two fidelity tasks and one held-out
-    task.
-    """
+    """Data of three training tasks (two solved by the expert), two fidelity tasks and one held-out task."""
     layout = DataLayout.of(tmp_path, "alfworld")
     train = [make_task(number) for number in range(3)]
     for name, tasks in {"train": train, "fidelity": train[:2], "test": train[:1]}.items():
@@ -296,20 +293,18 @@ def versioned(tmp_path_factory):
 
 @pytest.fixture
 def fresh(versioned, tmp_path):
-    """A copy of it that a test may spoil."""
+    """A copy of it that a test may change."""
     return shutil.copytree(versioned, tmp_path / "fresh")
 
 
 def test_a_full_disk_is_named_before_prefect_starts(tmp_path, monkeypatch):
-    require_room(tmp_path)
+    require_disk_space(tmp_path)
     monkeypatch.setenv("PREFECT_HOME", "/proc")  # a file system that never has a byte free
-    with pytest.raises(
-        DataError, match="The disk is full: 0 bytes are free where /proc lies.*Free some space"
-    ):
-        require_room(tmp_path)
+    with pytest.raises(DataError, match="The disk is full: 0 bytes are free in /proc.*Free some space"):
+        require_disk_space(tmp_path)
 
 
-def test_missing_data_is_pulled_and_said(fresh):
+def test_missing_data_is_pulled_and_reported(fresh):
     said = []
     ensure_data(fresh, load_config(), said.append)
     assert not missing_data(fresh, load_config())
@@ -370,7 +365,7 @@ TRAIN, DREAMT = "data/alfworld/trajectories/train.parquet", "data/alfworld/repla
 
 @pytest.fixture(scope="module")
 def later(versioned, tmp_path_factory):
-    """The repository of a colleague who has recorded other trajectories since, versioned and pushed."""
+    """A clone in which newer trajectories were recorded, versioned and pushed."""
     root = shutil.copytree(versioned, tmp_path_factory.mktemp("colleague") / "later")
     snapshots.pull(root)
     _replace(root, TRAIN, "recorded anew")
@@ -381,7 +376,7 @@ def later(versioned, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def dreamt(versioned, tmp_path_factory):
-    """A clone with the first version in place and one of its own on top, with dreams in the replay log."""
+    """A clone with the first version and a later one of its own, with dreams in the replay log."""
     root = shutil.copytree(versioned, tmp_path_factory.mktemp("own") / "dreamt")
     snapshots.pull(root)
     _fill(root, DREAMT)
@@ -391,7 +386,7 @@ def dreamt(versioned, tmp_path_factory):
 
 @pytest.fixture
 def pulled(dreamt, later, tmp_path):
-    """A copy of it that a test may spoil, and what `git pull` would do there."""
+    """A copy of it that a test may change, after `git pull`."""
     root = shutil.copytree(dreamt, tmp_path / "clone", symlinks=True)
 
     def git_pull():
@@ -404,7 +399,7 @@ def pulled(dreamt, later, tmp_path):
 
 
 def _replace(root, name, text):
-    """In place of the file, which may be a link into DVC's cache."""
+    """Replace the file, which may be a link into DVC's cache."""
     (root / "other").write_text(text)
     (root / "other").replace(root / name)
 
@@ -460,10 +455,8 @@ def test_changes_in_no_version_are_refused_with_what_to_type(pulled):
     assert (root / TRAIN).read_text() == "recorded anew"
 
 
-def test_what_lies_in_no_part_of_the_version_is_left_alone_and_saved_when_asked(pulled):
-    """A run writes nothing into data/; an earlier version of this project left its dreams there, and people
-    leave files of their own.
-    """
+def test_files_outside_the_versions_parts_are_kept_and_saved_on_request(pulled):
+    """A run writes nothing to data/, but earlier versions left dreams there, and users may add files."""
     root, git_pull = pulled
     _fill(
         root,
@@ -497,7 +490,7 @@ def test_a_collection_begins_with_the_version_that_git_pull_brought_and_keeps_wh
     assert (root / TRAIN).read_text() == "recorded anew"
 
 
-def test_the_version_of_a_part_is_told_without_the_cache_too(pulled):
+def test_the_version_of_a_part_is_known_without_the_cache(pulled):
     root, _ = pulled
     parts = ("alfworld/trajectories", ""), ("alfworld", "replay")
     told = [snapshots.part_hash(root, *part) for part in parts]
@@ -532,8 +525,8 @@ def test_a_cell_of_a_world_behind_a_server_is_read_back(tmp_path, monkeypatch):
         require_origin(tmp_path / "cell", first, wrong, "")
 
 
-def test_where_a_world_is_reached_may_change_and_what_it_is_may_not(tmp_path):
-    """Data of an OpenEnv server: another address is the same world, another field is not."""
+def test_the_address_of_a_world_may_change_and_its_definition_may_not(tmp_path):
+    """For an OpenEnv server, another address is the same environment, another field is not."""
     url, seeds = "environment.openenv.url=http://here:8000", "environment.openenv.tasks=seeds"
     here = load_config(None, ["environment.name=openenv", url, seeds])
     (tmp_path / "data" / "openenv").mkdir(parents=True)

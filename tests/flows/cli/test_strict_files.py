@@ -1,6 +1,4 @@
-"""Files that people write or merge beside configs are read as strictly: no key twice, and a seed is a decimal
-integer.
-"""
+"""Files that people write or merge are read as strictly as configs: no repeated key, seeds are integers."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from prefect.exceptions import ParameterTypeError
 
 from components.environments.text_world.replayed_behaviours import read_demonstrations
 from components.errors import ConfigError, DataError
-from components.evaluation.study.study_results import Cell
+from components.evaluation.study.cells import Cell
 from components.files import parse_json
 from components.trajectories.dvc.pointer import parse_pointer
 from flows.deployment.prefect_yaml import read_deployments
@@ -22,7 +20,7 @@ from flows.jobs.study_cells import cell_file, read_cell, write_cell
 ROOT = Path(__file__).parents[3]
 
 
-def test_a_key_that_stands_twice_in_json_is_refused_at_every_level():
+def test_a_repeated_key_in_json_is_refused_at_every_level():
     assert parse_json('{"a": {"b": 1}, "c": [{"b": 2}]}') == {"a": {"b": 1}, "c": [{"b": 2}]}
     for text in ('{"a": 1, "a": 2}', '{"x": {"a": 1, "a": 1}}', '[{"a": 1, "a": 2}]'):
         with pytest.raises(ValueError, match="the key 'a' stands twice"):
@@ -55,7 +53,7 @@ def test_seeds_of_a_deployment_are_decimal_integers(tmp_path, seeds, words):
         read_deployments(_prefect_yaml(tmp_path, [f"seeds: {seeds}"]))
 
 
-def test_a_key_that_stands_twice_in_prefect_yaml_is_refused(tmp_path):
+def test_a_repeated_key_in_prefect_yaml_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="the key seeds stands in line 5 already"):
         read_deployments(_prefect_yaml(tmp_path, ["seeds: [0]", "seeds: [1]"]))
     (study,) = read_deployments(_prefect_yaml(tmp_path, ["seeds: [0, 2]"]))
@@ -74,7 +72,7 @@ def test_seeds_of_a_scheduled_study_are_no_other_values_that_are_read_as_integer
     assert study_from_file.validate_parameters({"seeds": [0, 7]})["seeds"] == [0, 7]
 
 
-def test_a_seed_of_a_scheduled_study_stands_once():
+def test_a_repeated_seed_of_a_scheduled_study_is_refused():
     with pytest.raises(ConfigError, match="seeds contain 3 twice"):
         study_from_file.fn(seeds=[3, 1, 3])
 
@@ -89,7 +87,7 @@ def test_a_cell_of_another_seed_is_refused(tmp_path, written, asked):
         read_cell(tmp_path, "clone", asked, {})
 
 
-def test_a_cell_with_a_key_twice_is_refused(tmp_path):
+def test_a_cell_with_a_repeated_key_is_refused(tmp_path):
     path = write_cell(tmp_path, Cell("clone", 1, {}, games={"a": True}))
     values = json.loads(path.read_text())
     twice = json.dumps(values)[:-1] + ', "games": {"a": false}}'
@@ -98,7 +96,7 @@ def test_a_cell_with_a_key_twice_is_refused(tmp_path):
         read_cell(tmp_path, "clone", 1, {})
 
 
-def test_a_data_dvc_with_a_key_twice_is_refused():
+def test_a_data_dvc_with_a_repeated_key_is_refused():
     part = "- md5: {0}.dir\n  size: 1\n  nfiles: 1\n  hash: md5\n  path: data\n"
     whole = "outs:\n" + part.format("1" * 32)
     assert parse_pointer(whole, "data.dvc")[0].md5 == "1" * 32 + ".dir"

@@ -1,6 +1,4 @@
-"""`dreamgym ui` as a user has it: both pages of a finished run, on other ports than usual, in a real
-Chromium; Ctrl-C ends both.
-"""
+"""`dreamgym ui`: both pages of a finished run, on unusual ports, in a real Chromium; Ctrl-C stops both."""
 
 from __future__ import annotations
 
@@ -29,13 +27,13 @@ needs_chromium = pytest.mark.skipif(
 
 
 def _heed_interrupts():
-    """As in a terminal: what a script starts in the background would leave Ctrl-C unheard."""
+    """Handle Ctrl-C as in a terminal: processes that a script starts in the background ignore it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="module")
 def addresses(finished):
-    """MLflow's and Prefect's, of `dreamgym ui` in the clone of a finished run."""
+    """Addresses of MLflow and Prefect, of `dreamgym ui` in the clone of a finished run."""
     ports = {"MLflow": free_port(), "Prefect": free_port()}
     options = [f"--{name.lower()}-port={port}" for name, port in ports.items()]
     command, environment = command_of("ui", *options), environment_of(finished.clone)
@@ -65,7 +63,7 @@ def addresses(finished):
 
 @pytest.fixture
 def page():
-    """A window of a Chromium that ends with the test."""
+    """A page of a Chromium that is closed at the end of the test."""
     with pytest.importorskip("playwright.sync_api").sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(SWITCHES))
         yield browser.new_page(viewport={"width": 1500, "height": 900})
@@ -73,7 +71,7 @@ def page():
 
 
 def read(page, address, *wanted, seconds=60.0):
-    """The words of a page once all that are wanted are among them."""
+    """Wait until a page contains all given words, and return its text."""
     page.goto(address)
     deadline = time.monotonic() + seconds
     while True:

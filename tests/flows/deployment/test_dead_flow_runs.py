@@ -1,4 +1,4 @@
-"""A flow run whose process was killed becomes Crashed on a real Prefect server; one that goes on does not."""
+"""A flow run whose process was killed becomes Crashed on a real Prefect server; a live one does not."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ job()
 
 
 class Prefect:
-    """Its HTTP interface."""
+    """The HTTP interface of a Prefect server."""
 
     def __init__(self, url):
         self.url = url
 
     def states(self, flow_run):
-        """Of the flow run, its subflow, and the tasks of both: the names of their states."""
+        """Return the names of the states of the flow run, its subflow, and the tasks of both."""
 
         def post(path, **body):
             return httpx.post(f"{self.url}{path}", json=body, timeout=30).raise_for_status().json()
@@ -70,7 +70,7 @@ def prefect():
 
 
 def start(url, how):
-    """A job that hangs in a task of a subflow, and its flow run."""
+    """Start a job that hangs in a task of a subflow; return it and its flow run."""
     environment = os.environ | {"PREFECT_API_URL": url}
     child = subprocess.Popen(
         [sys.executable, "-c", HANGS, how], env=environment, stdout=subprocess.PIPE, text=True
@@ -79,7 +79,7 @@ def start(url, how):
 
 
 @pytest.mark.timeout(300)
-def test_what_was_killed_is_crashed_with_all_below_it_and_what_goes_on_is_not(prefect, tmp_path):
+def test_a_killed_flow_run_is_crashed_with_its_subflows_and_a_live_one_is_not(prefect, tmp_path):
     children = [start(prefect.url, "tagged"), start(prefect.url, "tagged"), start(prefect.url, "untagged")]
     (killed, dead), (beside, alive), (stranger, foreign) = children
     for child in (killed, stranger):
@@ -144,7 +144,7 @@ def test_collecting_ends_what_was_killed_in_this_clone_in_prefect_and_in_mlflow(
 
 
 def _write_manifest(runs, flow_run, process):
-    """Of a run that an earlier version of the project made, whose flow runs carry no tag."""
+    """Write the manifest of a run of an earlier version, whose flow runs have no tag."""
     directory = runs / "20260101-000000-0000"
     directory.mkdir(parents=True)
     environment = collect_environment(ROOT, directory, threads=1)

@@ -1,4 +1,4 @@
-"""A run that SIGKILL ended is closed by the next one in its workspace; one that goes on beside it is not."""
+"""A run ended by SIGKILL is closed by the next one in its workspace; a live one is not."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def root(tmp_path):
     return tmp_path
 
 
-def test_a_killed_run_is_closed_by_the_next_and_one_that_goes_on_is_not(root):
+def test_a_killed_run_is_closed_by_the_next_and_a_live_one_is_not(root):
     with subprocess.Popen(
         [sys.executable, "-c", HANGS, str(root)], stdout=subprocess.PIPE, text=True
     ) as child:
@@ -124,7 +124,7 @@ time.sleep(600)
 
 
 def _begin(root, *programs):
-    """Processes of the programs, when each says that it has begun."""
+    """Start the programs, and return their processes when each has printed that it started."""
     children = [
         subprocess.Popen([sys.executable, "-c", program, str(root)], stdout=subprocess.PIPE, text=True)
         for program in programs
@@ -136,7 +136,7 @@ def _begin(root, *programs):
 def test_a_killed_pretraining_or_evaluation_is_closed_by_the_next_command_and_a_live_one_is_not(
     tmp_path, monkeypatch
 ):
-    """Neither has a manifest: the tags of their MLflow runs name the process."""
+    """They have no manifest: the tags of their MLflow runs name the process."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     *killed, beside = _begin(tmp_path, PRETRAINS, EVALUATES, PRETRAINS)
     try:

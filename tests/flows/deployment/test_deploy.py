@@ -1,6 +1,4 @@
-"""The schedule on a real Prefect server with a real worker: it comes into being, runs, starts on new data,
-and survives a killed run.
-"""
+"""Deployments on a real Prefect server with a real worker: schedules, new data, killed runs."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ EVERY_TWENTY_SECONDS = "- interval: 20"
 
 
 class Server:
-    """Prefect's HTTP interface and the command line in a clone, both of one server."""
+    """The HTTP interface of a Prefect server, and the command line in a clone that uses it."""
 
     def __init__(self, clone: Path, url: str, home: Path) -> None:
         self.clone, self.url = clone, url
@@ -94,9 +92,7 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """A server, a worker, and a clone whose data are watched every twenty seconds and whose retraining is
-    refused at once.
-    """
+    """A server, a worker, and a clone whose data is watched every 20 s and whose retraining fails at once."""
     place = tmp_path_factory.mktemp("deployed")
     clone = make_clone(place / "clone")
     described = (clone / "prefect.yaml").read_text().replace('- cron: "*/15 * * * *"', EVERY_TWENTY_SECONDS)
@@ -118,7 +114,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def deployed(server):
-    """The first deploy, with the watching switched on."""
+    """The first deploy, with the schedule of watch-data on."""
     done = server.dreamgym("deploy", "--on", "watch-data")
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -141,7 +137,7 @@ def test_without_a_server_it_says_what_to_type(tmp_path):
     )
 
 
-def test_a_deploy_brings_all_of_it_and_a_second_changes_nothing(server, deployed):
+def test_a_deploy_creates_everything_and_a_second_changes_nothing(server, deployed):
     assert [name for name in ("retrain", "study", "watch-data") if name in deployed] == [
         "retrain",
         "study",
@@ -162,7 +158,7 @@ def test_a_deploy_brings_all_of_it_and_a_second_changes_nothing(server, deployed
     assert switched == {"retrain": False, "study": False, "watch-data": True}, "what was switched on stays on"
 
 
-def test_a_name_that_there_is_not_is_refused(server, deployed):
+def test_an_unknown_name_is_refused(server, deployed):
     done = server.dreamgym("deploy", "--on", "retrian")
     assert (
         done.returncode == 2
@@ -170,12 +166,12 @@ def test_a_name_that_there_is_not_is_refused(server, deployed):
         and "retrain, study, watch-data" in done.stderr.replace("\n", " ")
     )
     done = server.dreamgym("deploy", "--on", "retrain", "--off", "retrain")
-    assert done.returncode == 2 and "retrain is to be switched on and off" in done.stderr
+    assert done.returncode == 2 and "retrain is in --on and in --off" in done.stderr
     done = server.dreamgym("deploy", "--notify", "slack-webhook/none")
     assert done.returncode == 2 and "no block" in done.stderr
 
 
-def test_a_scheduled_run_comes_into_being_and_new_data_starts_a_retraining(server, deployed):
+def test_a_scheduled_run_starts_and_new_data_starts_a_retraining(server, deployed):
     server.children = [server.start("worker", "start", "--pool", "dreamgym")]
     first = server.await_run("watch-data", lambda run: run["state_type"] == "COMPLETED", 200)
     assert first["auto_scheduled"] and first["state_name"] == "Completed"
@@ -187,10 +183,8 @@ def test_a_scheduled_run_comes_into_being_and_new_data_starts_a_retraining(serve
     assert "seed" in run["state"]["message"], "started by the event; its config is refused"
 
 
-def test_data_that_change_while_a_retraining_holds_the_slot_start_one_after_it(server, deployed):
-    """The event would be lost: the server cancels a run for which there is no slot. So the watch waits, and
-    does not forget.
-    """
+def test_data_that_changes_during_a_retraining_starts_another_after_it(server, deployed):
+    """The server would cancel a run without a free slot, so the watch sends its event later."""
     (deployment,) = (entry for entry in server.post("/deployments/filter") if entry["name"] == "retrain")
     later = {
         "type": "SCHEDULED",
@@ -205,7 +199,7 @@ def test_data_that_change_while_a_retraining_holds_the_slot_start_one_after_it(s
     before = {run["id"] for run in server.runs("retrain")}
     _git_pull(server.clone, "fidelity", copies=2)
     waits = server.await_run(
-        "watch-data", lambda run: "holds the slot" in (run["state"]["message"] or ""), 300
+        "watch-data", lambda run: "uses the slot" in (run["state"]["message"] or ""), 300
     )
     assert waits["state_name"] == "Skipped"
     assert {run["id"] for run in server.runs("retrain")} == before
@@ -220,7 +214,7 @@ def _is_quiet(run: dict[str, Any]) -> bool:
 
 
 def _git_pull(clone: Path, source: str, copies: int = 1) -> None:
-    """A colleague's version of data/ with other trajectories: its pointer, and its objects in the remote."""
+    """Do what `git pull` of a new data version does: its pointer, and its objects in the remote."""
     colleague = Path(shutil.copytree(clone, clone.parent / f"colleague-{copies}"))
     trajectories = colleague / "data" / "alfworld" / "trajectories"
     for number in range(copies):
@@ -237,7 +231,7 @@ def _git_pull(clone: Path, source: str, copies: int = 1) -> None:
 
 @pytest.mark.slow
 def test_a_killed_run_is_marked_crashed(server, deployed):
-    """Without a heartbeat for three minutes; until then it stays Running, and its deployment's slot taken."""
+    """After three minutes without a heartbeat; until then it is Running and blocks its deployment's slot."""
     code = (
         "import time\nfrom prefect import flow, tags\n@flow\ndef hangs(): time.sleep(600)\nwith "
         "tags('dreamgym'): hangs()"
@@ -263,10 +257,8 @@ def test_a_killed_run_is_marked_crashed(server, deployed):
 
 
 @pytest.mark.slow
-def test_a_deployment_without_success_is_told(server, deployed):
-    """No retraining ends well on this server; its automation, set to twenty seconds in place of days, fires
-    and says what it is of.
-    """
+def test_a_deployment_without_success_causes_a_notification(server, deployed):
+    """No retraining succeeds on this server; its automation, set to 20 s instead of days, names it."""
     name = "dreamgym: no success of retrain"
     (found,) = (entry for entry in server.post("/automations/filter") if entry["name"] == name)
     found["trigger"]["within"] = 20
@@ -288,9 +280,7 @@ def test_a_deployment_without_success_is_told(server, deployed):
 def test_a_scheduled_retraining_completes_and_the_next_is_skipped_since_nothing_changed(
     server, deployed, tmp_path
 ):
-    """The last one here, as the alarm above asks for a server where none has ended well; in a clone of its
-    own, a run due every minute.
-    """
+    """A run is due every minute, in a clone of its own. It is last: the test above needs no success."""
     clone = make_clone(tmp_path / "clone")
     described = (clone / "prefect.yaml").read_text().replace('- cron: "0 3 * * *"', "- interval: 60")
     overrides = json.dumps([*last_of_each([*SMALL, *ANYHOW]), "promotion.refresh=week"])

@@ -1,4 +1,4 @@
-"""A deployed retraining as Prefect shows it: by the run's name, with the stages as its own subflows."""
+"""Prefect shows a deployed retraining with the run's name and the stages as its subflows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The scheduled deployments: what Prefect itself reads from prefect.yaml, that their flows can be loaded, and
-what is tried again.
-"""
+"""The scheduled deployments: what Prefect reads from prefect.yaml, that flows load, and what is retried."""
 
 import asyncio
 import inspect
@@ -53,9 +51,7 @@ def test_the_scheduled_retraining_draws_other_validation_games_each_week(deploym
 
 
 def test_the_process_of_a_deployed_run_sends_heartbeats_often_enough(deployments):
-    """The process has read Prefect's settings before it imports a flow, so it needs them in its
-    environment.
-    """
+    """The process reads Prefect's settings before it imports a flow, so they must be in its environment."""
     for deployment in deployments.values():
         given = deployment["work_pool"]["job_variables"]["env"]["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]
         assert given == DEFAULTS["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]
@@ -64,7 +60,7 @@ def test_the_process_of_a_deployed_run_sends_heartbeats_often_enough(deployments
 
 @pytest.fixture
 def set_up(monkeypatch, tmp_path):
-    """What an import of the flows would set for good."""
+    """Restore the environment variables that an import of the flows sets."""
     monkeypatch.chdir(ROOT)
     for name, value in {**DEFAULTS, "PREFECT_HOME": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
@@ -89,10 +85,10 @@ def test_the_flow_loads_and_takes_the_parameters(deployments, set_up, name):
     assert (ROOT / given.get("config_file", "configs/quick.yaml")).is_file()
 
 
-def test_data_are_pulled_again_only_where_a_server_is_silent(set_up):
+def test_the_pull_is_retried_only_if_a_server_did_not_answer(set_up):
     from prefect.states import Failed
 
-    from flows.deployment.scheduled_flows import _data_in_place, _server_is_silent
+    from flows.deployment.scheduled_flows import _pull_data, _server_did_not_answer
 
     for error, again in (
         (ServiceUnreachable("x"), True),
@@ -100,16 +96,14 @@ def test_data_are_pulled_again_only_where_a_server_is_silent(set_up):
         (DataError("x"), False),
         (ValueError("x"), False),
     ):
-        assert _server_is_silent(_data_in_place, None, Failed(data=error)) is again
-    assert _data_in_place.retries == 3 and _data_in_place.retry_delay_seconds == [30, 60, 120]
-    assert _data_in_place.retry_condition_fn is _server_is_silent
+        assert _server_did_not_answer(_pull_data, None, Failed(data=error)) is again
+    assert _pull_data.retries == 3 and _pull_data.retry_delay_seconds == [30, 60, 120]
+    assert _pull_data.retry_condition_fn is _server_did_not_answer
 
 
 @pytest.fixture
 def retrained(set_up, monkeypatch):
-    """Calls the retraining of a deployment with these outcomes of its tries; returns what it gave and the
-    pauses, without pausing.
-    """
+    """Call a deployment's retraining with given outcomes of its attempts; return result and pauses."""
     from types import SimpleNamespace
 
     from flows import retrain
@@ -128,14 +122,14 @@ def retrained(set_up, monkeypatch):
         monkeypatch.setattr(deployments.time, "sleep", pauses.append)
         monkeypatch.setattr(deployments, "get_run_logger", lambda: SimpleNamespace(warning=lambda *_: None))
         try:
-            return deployments._retrained(None), pauses
+            return deployments._retrain_with_retries(None), pauses
         except Exception as error:
             return error, pauses
 
     return call
 
 
-def test_a_retraining_is_tried_again_only_where_a_server_is_silent(retrained):
+def test_a_retraining_is_retried_only_if_a_server_did_not_answer(retrained):
     from types import SimpleNamespace
 
     silent, done = (

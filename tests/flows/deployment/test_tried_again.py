@@ -1,6 +1,4 @@
-"""A scheduled flow whose data lies behind a server that does not answer at first: tried again, and then it is
-there.
-"""
+"""A scheduled flow whose data is on a server that does not answer at first is retried and succeeds."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ from functools import partial
 from flows import deployments
 
 place, port = sys.argv[1], int(sys.argv[2])
-tries, verdict = [], deployments._server_is_silent
+tries, verdict = [], deployments._server_did_not_answer
 
 def start_the_server(task, run, state):
     tries.append(str(state.message))
@@ -35,7 +33,7 @@ def start_the_server(task, run, state):
     return again
 
 quick = {"retry_delay_seconds": [0, 0, 0], "retry_jitter_factor": 0.0, "retry_condition_fn": start_the_server}
-deployments._data_in_place = deployments._data_in_place.with_options(**quick)
+deployments._pull_data = deployments._pull_data.with_options(**quick)
 try:
     found = deployments.watch_data("config.yaml")
 except Exception as error:
@@ -46,9 +44,7 @@ print(json.dumps({"tries": tries, "found": found}))
 
 @pytest.fixture
 def clone(tmp_path):
-    """A clone without data, whose one remote is a server that nobody has started; and what that server will
-    have.
-    """
+    """A clone without data whose remote is a server that is not running yet, and the server's files."""
     root, port = tmp_path / "clone", free_port()
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     for name in (*missing_data(root, load_config(), backbone=False), "config.yaml"):
@@ -68,7 +64,7 @@ def clone(tmp_path):
 
 
 @pytest.mark.slow
-def test_data_behind_a_silent_server_is_tried_again_until_it_is_there(clone, monkeypatch):
+def test_a_pull_from_a_server_that_does_not_answer_is_retried(clone, monkeypatch):
     root, served, port = clone
     monkeypatch.setenv("PREFECT_API_URL", shared_server())
     command = [sys.executable, "-c", FLOW, str(served), str(port)]

@@ -1,4 +1,4 @@
-"""Two main jobs at the same time in one workspace: both end well, and what they share is whole."""
+"""Two main jobs at the same time in one workspace both finish, and shared files stay intact."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDS = {0, PROMOTION_REFUSED}
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("second", ["seed=1", "seed=0"], ids=["another run", "the same run"])
-def test_both_end_well(tmp_path, second):
+def test_both_jobs_finish(tmp_path, second):
     clone = make_clone(tmp_path / "clone")
     jobs = []
     for number, seed in enumerate(("seed=0", second)):

@@ -1,6 +1,4 @@
-"""The cells of an ablation on disk: what comes back counts the same, and what is not the cell asked for is
-refused.
-"""
+"""The cells of an ablation on disk: a cell read back has the same metrics, and another cell is refused."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ from builders import make_transition
 
 from components.config import load_config
 from components.errors import DataError
-from components.evaluation.metrics.open_loop import Rehearsal
-from components.evaluation.study.ablation_results import pooled, varied
+from components.evaluation.metrics.open_loop import OpenLoopEpisode
+from components.evaluation.study.ablation_results import apply_variant, pooled_metrics
 from components.experience.step_judgements import Judgement
 from flows.jobs.ablation_cells import Cell, read_cell, write_cell
 from flows.jobs.cell_origin import origin_of
@@ -51,11 +49,11 @@ CELL = Cell(
     "run",
     "commit",
     JUDGEMENTS,
-    [Rehearsal("cloned", "t0", True, True, True, (True, False, True, True, True))],
+    [OpenLoopEpisode("cloned", "t0", True, True, True, (True, False, True, True, True))],
 )
 
 
-def test_a_cell_counts_the_same_without_its_texts(tmp_path):
+def test_a_cell_has_the_same_metrics_without_its_texts(tmp_path):
     write_cell(tmp_path, "full-0", CELL)
     found = read_cell(tmp_path, "full-0", ORIGIN)
     assert found is not None and (found.run_id, found.commit, found.rehearsals) == (
@@ -63,7 +61,9 @@ def test_a_cell_counts_the_same_without_its_texts(tmp_path):
         "commit",
         CELL.rehearsals,
     )
-    assert pooled(found.judgements, found.rehearsals) == pooled(CELL.judgements, CELL.rehearsals)
+    assert pooled_metrics(found.judgements, found.rehearsals) == pooled_metrics(
+        CELL.judgements, CELL.rehearsals
+    )
     assert not any(judgement.predicted or judgement.transition.next_state for judgement in found.judgements)
     assert read_cell(tmp_path, "full-1", ORIGIN) is None
 
@@ -81,7 +81,7 @@ def test_another_cell_is_refused(tmp_path):
         read_cell(tmp_path, "full-0", ORIGIN)
 
 
-def test_an_origin_tells_seeds_variants_and_models_apart_but_not_threads_or_places(tmp_path):
+def test_an_origin_distinguishes_seeds_variants_and_models_but_not_threads_or_paths(tmp_path):
     shutil.copy(ROOT / "data.dvc", tmp_path)
     shutil.copytree(ROOT / ".dvc", tmp_path / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
     for name in ("start", "same", "other"):
@@ -90,7 +90,7 @@ def test_an_origin_tells_seeds_variants_and_models_apart_but_not_threads_or_plac
 
     def origin(seed: int, *overrides: str, **changed: object) -> dict[str, object]:
         return origin_of(
-            varied(
+            apply_variant(
                 load_config(None, list(overrides)), {"experience_model": changed} if changed else {}, seed
             ),
             tmp_path,

@@ -1,6 +1,4 @@
-"""`dreamgym bench dream` on a tiny model without training and two real episodes: the real engine, real
-`generate`, real JSON.
-"""
+"""`dreamgym bench dream` with a tiny untrained model, real episodes, the real engine and real `generate`."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from typer.testing import CliRunner
 
 from components.environments.step_cost import replay
 from components.errors import ConfigError, EnvironmentFailure, ExperienceModelError
-from components.experience.recorded_episodes import differing
+from components.experience.recorded_episodes import count_differing_answers
 from components.language.backbone import save_model
 from components.language.tokenizer import Vocabulary
 from components.records import Trajectory
@@ -57,7 +55,7 @@ def episodes(adapter, tasks):
 
 @pytest.fixture
 def repository(tmp_path, episodes, tasks):
-    """A git repository with recorded data of a few episodes; the test split is a task of its own."""
+    """A git repository with recorded data of a few episodes; the test split has a separate task."""
     place = tmp_path / "repository"
     subprocess.run(["git", "init", "-q", str(place)], check=True)
     layout = DataLayout.of(place, "alfworld")
@@ -70,7 +68,7 @@ def repository(tmp_path, episodes, tasks):
 
 @pytest.fixture
 def model(tmp_path, episodes):
-    """The directory of a random model that can read what ALFWorld says; its choices are far apart."""
+    """Directory of a random model with ALFWorld's tokens, whose choices do not depend on rounding."""
     texts = [text for episode in episodes for text in episode.states]
     vocabulary = Vocabulary.train(texts, 340)
     save_model(make_model(vocabulary=vocabulary, scale=10.0), vocabulary, tmp_path / "model")
@@ -94,24 +92,24 @@ def test_the_figures_are_written_like_metrics_and_shown_as_a_table(run, reposito
     assert figures["ratio_vs_plain_generate"]["n"] == 2 and figures["steps"]["value"] == 8
     assert (
         "plain generate" in done.output
-        and "1 thread(s) each, 2 rows" in done.output
+        and "1 thread(s) each, 2 episodes in a batch" in done.output
         and "100.00% of 16" in done.output
     )
 
 
-def test_another_answer_fails_unless_the_model_wavers(untrained):
+def test_another_answer_fails_unless_two_tokens_are_almost_equally_likely(untrained):
     prompt, written = [20, 21, 22], [30, 31]
-    assert differing(untrained, {0: prompt}, {0: written}, {0: list(written)}) == 0
+    assert count_differing_answers(untrained, {0: prompt}, {0: written}, {0: list(written)}) == 0
     with pytest.raises(ExperienceModelError, match="Row 0: plain generate writes .* nats apart at token 1"):
-        differing(untrained, {0: prompt}, {0: [30, 99]}, {0: written})
+        count_differing_answers(untrained, {0: prompt}, {0: [30, 99]}, {0: written})
     with pytest.raises(ExperienceModelError, match="inf nats"):
-        differing(untrained, {0: prompt}, {0: written[:1]}, {0: written})
+        count_differing_answers(untrained, {0: prompt}, {0: written[:1]}, {0: written})
     head = untrained.model.get_output_embeddings().weight
     head.data[99] = head.data[31]
-    assert differing(untrained, {0: prompt}, {0: [30, 99]}, {0: written}) == 1
+    assert count_differing_answers(untrained, {0: prompt}, {0: [30, 99]}, {0: written}) == 1
 
 
-def test_without_a_model_the_user_is_told_what_to_type(run, repository):
+def test_without_a_model_the_message_says_what_to_type(run, repository):
     done = run("bench", "dream", "--root", repository)
     assert done.exit_code == 1
     assert (

@@ -1,6 +1,4 @@
-"""`dreamgym bench train` and `bench profile`: both trainers really train on the very same recorded episodes;
-TRL is the real one.
-"""
+"""`dreamgym bench train` and `bench profile`: both trainers, TRL's included, train on the same episodes."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from rich.console import Console
 from components.config import ExperienceModelConfig, load_config
 from components.environments.protocol import Step
 from components.errors import DataError
-from components.experience.model import note_form
+from components.experience.model import save_prompt_form
 from components.language.backbone import save_model
 from components.policy.policy import Policy
 from components.policy.rollout import grouped, play
@@ -26,9 +24,7 @@ from flows.printing.output import Output
 
 
 class EveryOther:
-    """Even rows win with their second action; the policy, a model without training, never would in a real
-    game.
-    """
+    """Even rows succeed at their second action; the untrained policy never would in a real game."""
 
     interactions = 0
 
@@ -64,9 +60,9 @@ def batch():
 def test_ours_and_trls_steps_are_timed_on_the_same_episodes(batch, monkeypatch):
     before = {name: weight.clone() for name, weight in batch.policy.model.state_dict().items()}
     monkeypatch.setattr(bench_train, "played_batch", lambda *_: batch)
-    said = []
+    messages = []
     found = bench_train.bench_train(
-        load_config(None, []), Path(), Path(), tasks=2, rounds=2, steps=1, threads=1, say=said.append
+        load_config(None, []), Path(), Path(), tasks=2, rounds=2, steps=1, threads=1, report=messages.append
     )
     assert (
         found["ratio_vs_trl"].n == 2
@@ -82,10 +78,10 @@ def test_ours_and_trls_steps_are_timed_on_the_same_episodes(batch, monkeypatch):
     assert all(
         torch.equal(before[name], weight) for name, weight in batch.policy.model.state_dict().items()
     ), "both begin with the same"
-    assert len(said) == 3 and "8 episodes" in said[0]
+    assert len(messages) == 3 and "8 episodes" in messages[0]
 
 
-def test_what_teaches_nothing_is_refused(adapter, tasks, tmp_path, monkeypatch):
+def test_groups_without_variance_are_refused(adapter, tasks, tmp_path, monkeypatch):
     policy = Policy(make_model(), VOCABULARY)
     policy.save(tmp_path)
     monkeypatch.setattr(bench_train, "read_tasks", lambda _: list(tasks))
@@ -97,21 +93,19 @@ def test_what_teaches_nothing_is_refused(adapter, tasks, tmp_path, monkeypatch):
         bench_train.played_batch(config, bench_train.DataLayout(tmp_path), tmp_path, 1)
 
 
-def test_the_profile_tells_where_an_update_and_a_dream_spend_their_time(
-    batch, adapter, tmp_path, monkeypatch
-):
+def test_the_profile_has_the_shares_of_an_update_and_of_a_dream(batch, adapter, tmp_path, monkeypatch):
     for name in ("model", "policy"):
         save_model(make_model(max_positions=2048), VOCABULARY, tmp_path / name)
     monkeypatch.setattr(bench_profile, "played_batch", lambda *_: batch)
     monkeypatch.setattr(bench_profile, "lessons", lambda *_: [])
     monkeypatch.setattr(bench_profile, "held_out", lambda *_: set())
-    note_form(tmp_path / "model", ExperienceModelConfig())
+    save_prompt_form(tmp_path / "model", ExperienceModelConfig())
     config = load_config(
         None,
         ["environment.max_steps=2", "rl.dream.max_new_tokens=4", "experience_model.max_new_tokens=8"],
     )
     found = bench_profile.bench_profile(
-        config, tmp_path, tmp_path / "model", tmp_path / "policy", tasks=2, threads=1, say=print
+        config, tmp_path, tmp_path / "model", tmp_path / "policy", tasks=2, threads=1, report=print
     )
     for side in ("update", "rollout"):
         shares = {

@@ -1,6 +1,4 @@
-"""`dreamgym collect`: what becomes of the data that was there. Real files; a real clone, engine, Prefect and
-DVC.
-"""
+"""`dreamgym collect` and the previous data, with a real clone, engine, Prefect and DVC."""
 
 from __future__ import annotations
 
@@ -95,7 +93,7 @@ def test_a_disk_that_is_full_in_the_middle_leaves_all_old_files(tmp_path, monkey
     }
 
 
-def test_the_fidelity_set_has_worlds_that_nobody_plays_in():
+def test_the_fidelity_set_has_worlds_that_no_policy_is_evaluated_in():
     config = load_config(None, ["data.train_tasks=30", "data.fidelity_tasks=4", "data.fidelity_worlds=6"])
     adapter, tasks = make_adapter(config.environment), choose_tasks.fn(config)
     seen = [adapter.unseen(task) for task in tasks["fidelity"]]
@@ -105,8 +103,8 @@ def test_the_fidelity_set_has_worlds_that_nobody_plays_in():
     assert len(ids) == len(set(ids)) == 30 + 10 + 200
 
 
-def test_worlds_that_there_are_not_are_said_to_be_missing(monkeypatch):
-    """With official games the test split has only so many; here the adapter is made to know none."""
+def test_too_few_unseen_worlds_are_reported(monkeypatch):
+    """The test split of official games is limited; here the adapter has no unseen world."""
     config = load_config(None, ["data.train_tasks=1", "data.fidelity_worlds=2"])
     monkeypatch.setattr(
         "components.environments.alfworld.adapter.AlfworldAdapter.unseen", lambda adapter, task: False

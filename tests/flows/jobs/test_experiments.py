@@ -1,6 +1,4 @@
-"""Ablations, studies and examinations, small, in a clone that has the stages of a finished run: they make
-only what they lack.
-"""
+"""Ablations, studies and fidelity runs with tiny settings, in a clone with the stages of a finished run."""
 
 import json
 import re
@@ -10,7 +8,7 @@ import sys
 import time
 
 import pytest
-from chat_server import ChatServer, Say
+from chat_server import ChatServer, Reply
 from prefect_server import shared_server
 from small_job import ANYHOW, SMALL, environment_of, last_of_each, make_clone, run
 from typer.testing import CliRunner
@@ -20,16 +18,14 @@ from flows.cli import app as cli
 
 @pytest.fixture(scope="module")
 def clone(finished, tmp_path_factory):
-    """A clone of its own with the finished run's stages."""
+    """A clone with the finished run's stages."""
     place = make_clone(tmp_path_factory.mktemp("experiments") / "clone")
     shutil.copytree(finished.kept / ".dreamgym" / "stages", place / ".dreamgym" / "stages")
     return place
 
 
 def test_an_ablation_compares_variants_on_the_same_questions(clone):
-    """What the first run made is reused; each variant has a run of its own, and its differences are paired by
-    task.
-    """
+    """Stages of the first run are reused; each variant has a run, and its differences are paired by task."""
     files = [clone / name for name in ("fidelity.json", "fidelity.png", "curve.svg")]
     options = ["--seeds=0", "--variants=no-reasoning", "--sizes=500"]
     options += [f"--{name}={file}" for name, file in zip(("json", "figure", "curve"), files, strict=True)]
@@ -83,7 +79,7 @@ def test_an_ablation_compares_variants_on_the_same_questions(clone):
 
 
 @pytest.mark.usefixtures("quiet_process")
-def test_a_variant_that_there_is_not_is_refused_before_anything_runs(clone):
+def test_an_unknown_variant_is_refused_before_anything_runs(clone):
     def refused(option: str) -> str:
         done = CliRunner().invoke(cli.app, ["ablate", "fidelity", "--root", str(clone), option])
         assert done.exit_code == 2, done.output
@@ -97,10 +93,8 @@ def test_a_variant_that_there_is_not_is_refused_before_anything_runs(clone):
     assert time.monotonic() - began < 60
 
 
-def test_a_study_fills_its_cells_and_goes_on_where_it_was(clone):
-    """Three methods, one seed; with one more method, and only that is made; of another config, and it is
-    refused.
-    """
+def test_a_study_fills_its_cells_and_resumes(clone):
+    """Three methods, one seed; one more method runs alone; cells of another config are refused."""
     small = ["promotion.threshold=0"]
     small += [
         "rl.baseline.tasks=2",
@@ -178,9 +172,7 @@ def test_a_study_fills_its_cells_and_goes_on_where_it_was(clone):
 
 
 def test_the_scheduled_study_reads_its_cells_back_and_leaves_the_workspace_clean(clone):
-    """What the weekly deployment calls, twice: files beside the cells, where git does not look, and the same
-    numbers again.
-    """
+    """The weekly deployment's flow, twice: files that git ignores, and the same numbers."""
     code = """
 import json, sys
 from pathlib import Path
@@ -210,7 +202,7 @@ print(json.dumps([json.loads(Path(files[0]).read_text()), Path(".dreamgym/study/
     )
 
 
-def test_a_cell_that_crashes_is_told_and_the_others_go_on(clone):
+def test_a_crashed_cell_is_reported_and_the_others_run_on(clone):
     """Rollouts in two processes, as by default."""
     options = ["--seeds=0", f"--cells={clone / 'other'}", "--methods=clone,dream-grpo"]
     code, output, _ = run(
@@ -221,8 +213,8 @@ def test_a_cell_that_crashes_is_told_and_the_others_go_on(clone):
 
 
 @pytest.mark.slow
-def test_policies_and_models_of_two_worlds_are_put_to_the_test_in_each_other(clone):
-    """What the first run made is reused; a small shop is learnt in passing."""
+def test_policies_and_models_of_two_worlds_are_evaluated_in_each_other(clone):
+    """Stages of the first run are reused; a small shop is trained on here."""
     table = clone / "transfer.json"
     code, output, _ = run(
         clone, verb=("transfer", "configs/quick.yaml", "configs/quick-webshop.yaml", f"--json={table}")
@@ -246,11 +238,9 @@ def test_policies_and_models_of_two_worlds_are_put_to_the_test_in_each_other(clo
 
 
 def test_a_language_model_judges_some_steps_of_the_examination(clone):
-    """A real server of the protocol that gives every step the best scores; what was examined before is
-    reused.
-    """
+    """A real server gives every step the best scores; earlier stages are reused."""
     best = {"causal_consistency": 2, "diversity": 2, "informativeness": 2, "hallucination": 2}
-    with ChatServer(answer=lambda request: Say({"rubric_scores": best})) as server:
+    with ChatServer(answer=lambda request: Reply({"rubric_scores": best})) as server:
         code, output, _ = run(
             clone,
             "fidelity.judged=6",
@@ -273,15 +263,13 @@ def test_a_language_model_judges_some_steps_of_the_examination(clone):
 
 
 @pytest.mark.slow
-def test_a_language_model_teaches_and_chroma_retrieves_through_the_whole_examination(clone, finished):
-    """A real server annotates the episodes that are learnt from; the stored index is built once and used by
-    all that retrieves.
-    """
+def test_an_llm_teacher_and_chroma_work_through_the_whole_examination(clone, finished):
+    """A real server annotates the training episodes; the stored index is built once and always used."""
 
     def annotate(request):
         steps = json.loads(request["messages"][1]["content"])["steps"]
         plans = [{"step_id": step["step_id"], "transition_plan": f"after {step['action']}"} for step in steps]
-        return Say(
+        return Reply(
             {
                 "task_tutorial": {"Overall Plan": "p", "Success Mode": "s", "Failure Mode": "f"},
                 "state_transitions": plans,

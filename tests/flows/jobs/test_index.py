@@ -1,6 +1,4 @@
-"""`dreamgym index`: built, brought up to date, built anew; and the buffers of a run, on data that the real
-engine played.
-"""
+"""`dreamgym index` builds, updates and rebuilds the index, and a run's buffers use it."""
 
 from __future__ import annotations
 
@@ -18,9 +16,9 @@ from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.language.backbone import save_model
 from components.records import REAL, SYNTHETIC
 from components.trajectories.recording import collect, plan
+from components.trajectories.replay_log import append_transitions
 from components.trajectories.store import (
     DataLayout,
-    append_transitions,
     held_out,
     read_tasks,
     read_transitions,
@@ -104,7 +102,7 @@ def test_a_run_opens_the_part_that_is_real_and_leaves_the_index_as_it_is(root):
     card = (root / ".dreamgym" / "index" / "stored" / "card.json").read_text()
     known = read_transitions(layout.trajectories("train"))
     buffer = ReplayBuffer(config.retrieval, known, hidden=held_out(layout), **index_directories(root))
-    assert "up to date" in buffer.opened and "left out" in buffer.opened
+    assert "up to date" in buffer.opening_message and "left out" in buffer.opening_message
     buffer.add([make_transition(0, "now", known[0].task_id, state="A dream.", source=SYNTHETIC)])
     fogged = [(f"{step.state} Fog.", step.action) for step in known[:20]]
     found = buffer.retrieve([*fogged, ("A dream.", "go to shelf 1")], [""] * 21)
@@ -114,25 +112,25 @@ def test_a_run_opens_the_part_that_is_real_and_leaves_the_index_as_it_is(root):
     assert json.loads(card)["encoder"] == "hashing-64-numbers-0.5"
 
 
-def test_a_world_of_dreams_keeps_the_dreamed_transitions_of_a_resumed_run_to_itself(root):
+def test_a_resumed_dream_adds_its_own_dreamed_transitions(root):
     from builders import VOCABULARY, make_model
 
     save_model(make_model(), VOCABULARY, root / "model")
     known = read_transitions(DataLayout.of(root, "alfworld").trajectories("train"))
     dreamed = [make_transition(0, "now", known[0].task_id, state="A dream.", source=SYNTHETIC)]
     config = load_config(None, CHROMA)
-    opened = dream_with(
+    opening_message = dream_with(
         root / "model", config, known, dreamed, held_out(DataLayout.of(root, "alfworld")), root
     )
-    assert opened._buffer.retrieve([("A dream.", dreamed[0].action)], [""])[0][0] == dreamed[0]
-    opened._buffer.close()
+    assert opening_message._buffer.retrieve([("A dream.", dreamed[0].action)], [""])[0][0] == dreamed[0]
+    opening_message._buffer.close()
     steps = len({(step.state, step.action) for step in known})
     assert json.loads((root / ".dreamgym" / "index" / "stored" / "card.json").read_text())["steps"] == steps
 
 
 @pytest.mark.parametrize("index", ["exact", "chroma"])
-def test_nothing_held_out_and_nothing_of_the_own_task_is_ever_retrieved(root, index):
-    """Every step of the fidelity set and of the training set, with the real split of tasks."""
+def test_no_held_out_transition_and_none_of_the_same_task_is_retrieved(root, index):
+    """For every step of the fidelity set and of the training set, with the real split of tasks."""
     layout, config = (
         DataLayout.of(root, "alfworld"),
         load_config(None, [f"retrieval.index={index}", "retrieval.k=4"]),
@@ -157,7 +155,7 @@ def test_nothing_held_out_and_nothing_of_the_own_task_is_ever_retrieved(root, in
 
 
 def test_without_the_guard_the_own_task_would_be_the_nearest(root):
-    """That the test above can fail: asked on behalf of nobody, most training steps find themselves."""
+    """The test above can fail: without a task to exclude, most training steps retrieve themselves."""
     train = read_transitions(DataLayout.of(root, "alfworld").trajectories("train"))
     buffer = ReplayBuffer(load_config().retrieval, train)
     found = buffer.retrieve([(step.state, step.action) for step in train], [""] * len(train))
@@ -215,7 +213,7 @@ def test_without_retrieval_there_is_no_index(run):
     )
 
 
-def test_an_encoder_that_is_not_there_is_one_paragraph(run):
+def test_a_missing_encoder_is_one_paragraph(run):
     done = run("retrieval.encoder=path", "retrieval.encoder_path=models/typo")
     assert (
         done.exit_code == 1

@@ -1,6 +1,4 @@
-"""`dreamgym reproduce`: a finished run made again from its experiment commit comes back, and a number that
-does not is named.
-"""
+"""`dreamgym reproduce` repeats a finished run from its experiment commit, and names metrics that differ."""
 
 from __future__ import annotations
 
@@ -15,16 +13,16 @@ from small_job import run
 from typer.testing import CliRunner
 
 from components.errors import NOT_REPRODUCED
-from components.evaluation.metrics.reproduction import Verdict
+from components.evaluation.metrics.reproduction import MetricVerdict
 from flows.cli import app as cli
-from flows.cli.summary import MOST_ROWS, print_reproduction
+from flows.cli.tables.reproduction_table import MAX_METRIC_ROWS, print_reproduction
 from flows.jobs.reproduce import Reproduction
 from flows.printing.output import Output
 
 
 @pytest.fixture
 def clone(finished, tmp_path):
-    """A copy of the clone with a finished run, under code of a later day that could not run it."""
+    """A copy of the clone with a finished run, with later code that could not run it."""
     place = tmp_path / "clone"
     shutil.copytree(finished.kept, place, symlinks=True)
     (place / "flows" / "evaluate.py").write_text("raise SystemExit('code of today')\n")
@@ -33,7 +31,7 @@ def clone(finished, tmp_path):
 
 
 @pytest.mark.timeout(900)
-def test_a_past_run_comes_back_to_the_bit_and_what_differs_around_it_is_told_first(clone):
+def test_a_past_run_is_reproduced_exactly_and_changes_of_the_machine_are_printed_first(clone):
     first = (clone / "runs" / "latest").resolve()
     manifest = json.loads((first / "manifest.json").read_text())
     manifest["environment"]["packages"]["numpy"], manifest["environment"]["hardware"]["cpu"] = (
@@ -47,7 +45,7 @@ def test_a_past_run_comes_back_to_the_bit_and_what_differs_around_it_is_told_fir
         clone, verb=("reproduce", manifest["data"]["experiment_commit"][:10]), small=False, own_server=True
     )
     assert code == 0, said
-    began = said.index("Running (everything anew")
+    began = said.index("Running (no stage is reused")
     assert (
         -1 < said.find("packages: numpy was 0.1, is ") < began
         and -1 < said.find("machine: cpu was Another CPU, is ") < began
@@ -61,12 +59,8 @@ def test_a_past_run_comes_back_to_the_bit_and_what_differs_around_it_is_told_fir
     assert len(_git(clone, "worktree", "list").splitlines()) == 1
 
 
-def test_a_number_that_does_not_come_back_is_named_and_the_exit_code_says_so(
-    clone, quiet_process, monkeypatch
-):
-    """Checkout and data are real; the run that took place there already stands in for the repetition, which
-    the test above makes.
-    """
+def test_a_metric_that_is_not_reproduced_is_named_and_sets_the_exit_code(clone, quiet_process, monkeypatch):
+    """Checkout and data are real. The original run replaces the repeated one, which the test above makes."""
     first = (clone / "runs" / "latest").resolve()
     shutil.copytree(first, clone.parent / "again")
     monkeypatch.setattr("flows.jobs.reproduce._run", lambda place, config: clone.parent / "again")
@@ -76,13 +70,13 @@ def test_a_number_that_does_not_come_back_is_named_and_the_exit_code_says_so(
     done = CliRunner().invoke(cli.app, ["reproduce", "--keep", "--root", str(clone)])
     assert done.exit_code == NOT_REPRODUCED, done.output
     row = next(line for line in done.output.splitlines() if "evaluate/refined/success_rate " in line)
-    assert "different" in row and "Packages and machine are as they were." in done.output
+    assert "different" in row and "Packages and machine are the same as in the original run." in done.output
     counted = next(line for line in done.output.splitlines() if "metrics equal" in line)
     assert "1 metric different" in counted and "missing" not in counted
     assert (clone / ".dreamgym" / "reproduced" / first.name / "data" / "alfworld" / "trajectories").is_dir()
 
 
-def test_a_commit_that_was_fetched_is_enough_where_the_run_was_never_made(clone, tmp_path, monkeypatch):
+def test_a_fetched_commit_is_enough_to_reproduce_a_run_of_another_clone(clone, tmp_path, monkeypatch):
     """Another clone, without a run: it fetches the experiments and makes the run again by commit, id and
     name.
 
@@ -117,9 +111,15 @@ def test_a_commit_that_was_fetched_is_enough_where_the_run_was_never_made(clone,
 
 
 def test_a_table_has_a_row_for_each_metric_or_counts_those_that_are_equal(tmp_path):
-    odd = [Verdict("loss/last", 0.5, 0.5000000001, "within tolerance"), Verdict("kl", 0.1, None, "missing")]
-    few = [Verdict("reward", 0.25, 0.25, "equal"), *odd]
-    many = [*(Verdict(f"fidelity/{number}", 1.0, 1.0, "equal") for number in range(MOST_ROWS)), *few]
+    odd = [
+        MetricVerdict("loss/last", 0.5, 0.5000000001, "within tolerance"),
+        MetricVerdict("kl", 0.1, None, "missing"),
+    ]
+    few = [MetricVerdict("reward", 0.25, 0.25, "equal"), *odd]
+    many = [
+        *(MetricVerdict(f"fidelity/{number}", 1.0, 1.0, "equal") for number in range(MAX_METRIC_ROWS)),
+        *few,
+    ]
     told = {}
     for name, found in (("few", few), ("many", many)):
         console = Console(file=io.StringIO(), width=120)
@@ -133,7 +133,7 @@ def test_a_table_has_a_row_for_each_metric_or_counts_those_that_are_equal(tmp_pa
     assert told["few"] == [["reward", "0.25", "0.25", "equal"], *rows]
     assert told["many"] == [
         *rows,
-        [f"fidelity: {MOST_ROWS} metrics", "", "", "equal"],
+        [f"fidelity: {MAX_METRIC_ROWS} metrics", "", "", "equal"],
         ["reward: 1 metric", "", "", "equal"],
     ]
 

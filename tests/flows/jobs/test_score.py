@@ -1,4 +1,4 @@
-"""Which policy `dreamgym evaluate` plays: a real MLflow store and its registry."""
+"""The policy that `dreamgym evaluate` plays, with a real MLflow store and registry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _promote(tracker, directory, weights):
     return version
 
 
-def test_champions_of_two_experiments_are_not_mistaken_for_each_other(tmp_path, monkeypatch):
+def test_champions_of_two_experiments_are_not_confused(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     trackers = {name: Tracker(TrackingConfig(experiment=name), tmp_path) for name in ("one", "two")}
     assert {_promote(tracker, tmp_path / name, name) for name, tracker in trackers.items()} == {"1"}
@@ -31,10 +31,8 @@ def test_champions_of_two_experiments_are_not_mistaken_for_each_other(tmp_path, 
         assert (found / "model.safetensors").read_text() == name
 
 
-def test_tasks_without_a_family_have_no_success_rate_of_one():
-    """The template's tasks have none: a metric that ended in a slash was refused by MLflow, after all
-    training.
-    """
+def test_tasks_without_a_family_have_no_family_success_rate():
+    """The template's tasks have none: MLflow refuses a metric whose name ends in a slash."""
     tasks = [replace(make_task(number), family=family) for number, family in enumerate(("", "", "heat"))]
     won = {task.id: True for task in tasks}
     assert set(success_rates(won, tasks, "evaluate/cloned", EvaluationConfig())) == {

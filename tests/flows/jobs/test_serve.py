@@ -42,7 +42,7 @@ def repository(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_sessions_and_frees_the_port(repository, number):
-    """The process is a real one: uvicorn takes signals in a main thread alone."""
+    """It needs a process: uvicorn handles signals only in a main thread."""
     command = command_of("serve", "--root", str(repository), "--port", "0", "--sessions", "2", *SMALL)
     server = subprocess.Popen(
         command,
@@ -68,15 +68,15 @@ def test_a_signal_ends_the_sessions_and_frees_the_port(repository, number):
         assert server.wait(60) == 0
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
-        told = server.stderr.read()
-        assert "the port is free, all sessions are closed" in told and "Traceback" not in told
+        messages = server.stderr.read()
+        assert "all sessions are closed, and the port is free" in messages and "Traceback" not in messages
     finally:
         server.kill()
         server.wait()
 
 
 def test_what_is_served_is_the_dream_that_rl_trains_in(quiet_process, repository, monkeypatch):
-    """Above all, it knows by the adapter's `revealing` what the history leaves open, and imagines that."""
+    """It uses the adapter's `revealing` to find what the history leaves open, and samples that."""
     served = []
     monkeypatch.setattr("components.serving.server.serve", lambda shared, *others: served.append(shared))
     done = CliRunner().invoke(cli.app, ["serve", "--root", str(repository), "--port", "0", *SMALL])
@@ -87,19 +87,19 @@ def test_what_is_served_is_the_dream_that_rl_trains_in(quiet_process, repository
     assert parts == [AlfworldAdapter.contradiction, AlfworldAdapter.objection, AlfworldAdapter.revealing]
 
 
-def test_a_dream_of_some_families_serves_their_tasks_alone(tmp_path):
+def test_a_dream_of_some_families_serves_only_their_tasks(tmp_path):
     layout = DataLayout.of(tmp_path, "alfworld")
     write_tasks(
         layout.tasks("train"),
         [make_task(number, family=family) for number, family in enumerate(("clean", "heat", "clean"))],
     )
-    served = serve._tasks(load_config(None, ["data.families=[clean]"]), layout, "train")
+    served = serve._served_tasks(load_config(None, ["data.families=[clean]"]), layout, "train")
     assert [task.id for task in served] == ["t0", "t2"]
-    assert len(serve._tasks(load_config(None), layout, "train")) == 3
+    assert len(serve._served_tasks(load_config(None), layout, "train")) == 3
     with pytest.raises(
         DataError, match=r"No task of train is of data.families=\['cool'\]. There are clean, heat"
     ):
-        serve._tasks(load_config(None, ["data.families=[cool]"]), layout, "train")
+        serve._served_tasks(load_config(None, ["data.families=[cool]"]), layout, "train")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_dream_of_some_families_serves_their_tasks_alone(tmp_path):
         (["experience_model.reasoning=false"], "", 1, ""),
     ],
 )
-def test_mistakes_are_named_before_anything_is_served(
+def test_wrong_options_are_reported_before_anything_is_served(
     quiet_process, repository, monkeypatch, arguments, token, code, words
 ):
     if arguments == ["experience_model.reasoning=false"]:
@@ -129,7 +129,7 @@ def test_mistakes_are_named_before_anything_is_served(
     assert "Traceback" not in done.output
 
 
-def test_a_port_in_use_is_named(quiet_process, repository):
+def test_a_port_in_use_is_reported(quiet_process, repository):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

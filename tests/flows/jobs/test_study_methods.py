@@ -15,9 +15,9 @@ import pytest
 from components.config import load_config
 from components.config.algorithm_config import DPOConfig, PPOConfig, RFTConfig
 from components.errors import ConfigError, DataError
-from components.evaluation.study.ablation_results import FULL, VARIANTS, varied
-from components.evaluation.study.study_results import Cell
-from components.tracking.stage_store.stage_store import StageResult
+from components.evaluation.study.ablation_results import FULL, VARIANTS, apply_variant
+from components.evaluation.study.cells import Cell
+from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.dvc.snapshots import snapshot
 from flows.jobs.cell_origin import origin_of, require_origin
 from flows.jobs.study import steps_of
@@ -67,7 +67,7 @@ def test_every_ablation_has_a_valid_config(name, file):
     before = load_config(
         ROOT / "configs" / file, ["experience_model.near_miss_weight=3", "experience_model.hindsight=1"]
     )
-    changed = varied(before, VARIANTS[name], 7)
+    changed = apply_variant(before, VARIANTS[name], 7)
     assert changed.seed == 7 and (name == FULL) == (
         changed.model_copy(update={"seed": before.seed}) == before
     )

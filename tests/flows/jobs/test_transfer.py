@@ -1,6 +1,4 @@
-"""Which configs `dreamgym transfer` takes: one of each world, whose models read and write the same form of
-prompt.
-"""
+"""`dreamgym transfer` accepts one config for each environment, with models of the same form of prompt."""
 
 from __future__ import annotations
 
@@ -8,17 +6,17 @@ import pytest
 
 from components.config import load_config
 from components.errors import ConfigError
-from flows.jobs.transfer import by_world
+from flows.jobs.transfer import by_environment
 
 WORLDS = ("alfworld", "webshop")
 
 
-def test_each_world_stands_once_and_there_are_two():
+def test_transfer_needs_two_environments_each_once():
     one, other = (load_config(None, [f"environment.name={name}"]) for name in WORLDS)
-    assert list(by_world([one, other])) == list(WORLDS)
+    assert list(by_environment([one, other])) == list(WORLDS)
     for configs in ([one], [one, one]):
         with pytest.raises(ConfigError, match="needs at least two environments, each once"):
-            by_world(configs)
+            by_environment(configs)
 
 
 @pytest.mark.parametrize("option", ["reasoning", "history"])
@@ -28,4 +26,4 @@ def test_models_of_two_forms_are_refused_before_anything_is_trained(option):
     with pytest.raises(
         ConfigError, match="reasoning and .history differ: alfworld True and True, webshop .*False"
     ):
-        by_world([one, other])
+        by_environment([one, other])

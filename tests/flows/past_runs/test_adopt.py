@@ -1,6 +1,4 @@
-"""`dreamgym data use RUN`: a person makes a run's version that of the clone; nothing that is in no version is
-lost.
-"""
+"""`dreamgym data use RUN` switches the clone to a run's version; unsaved data is never lost."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ RUN = "20260131-142530-9f3a"
 
 @pytest.fixture(scope="module")
 def finished_run(tmp_path_factory):
-    """A clone with a committed version, and a run that made one of its own beside it."""
+    """A clone with a committed version, and a run that made another one."""
     root = tmp_path_factory.mktemp("clone")
     (root / TASKS).parent.mkdir(parents=True)
     (root / TASKS).write_text("tasks")
@@ -49,7 +47,7 @@ def finished_run(tmp_path_factory):
 
 @pytest.fixture
 def clone(finished_run, tmp_path):
-    """A copy of it that a test may spoil."""
+    """A copy of it that a test may change."""
     return Path(shutil.copytree(finished_run[0], tmp_path / "clone", symlinks=True)), finished_run[1]
 
 
@@ -60,7 +58,7 @@ def git(root, *arguments):
     ).stdout.strip()
 
 
-def test_a_preview_changes_nothing_and_the_verb_moves_data_and_pointer(clone):
+def test_a_dry_run_changes_nothing_and_the_command_moves_data_and_pointer(clone):
     root, made = clone
     done = CliRunner().invoke(cli.app, ["data", "use", RUN, "--dry-run", "--root", str(root)])
     assert (
@@ -78,7 +76,7 @@ def test_a_preview_changes_nothing_and_the_verb_moves_data_and_pointer(clone):
     )
 
 
-def test_what_is_in_no_version_and_what_is_in_no_commit_is_never_lost(clone):
+def test_unsaved_data_and_uncommitted_versions_are_never_lost(clone):
     root, _ = clone
     (root / TASKS).unlink()
     (root / TASKS).write_text("my own tasks")

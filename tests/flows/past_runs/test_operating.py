@@ -1,4 +1,4 @@
-"""The commands that operate a finished run, as a person types them: `compare`, `lineage`, `rollback`."""
+"""The commands `compare`, `lineage` and `rollback` on a finished run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ TRAJECTORIES = "data/alfworld/trajectories"
 
 @pytest.fixture(scope="module")
 def clone(finished, tmp_path_factory):
-    """A copy of the clone with a finished run, which these tests add to."""
+    """A copy of the clone with a finished run, to which these tests add."""
     return shutil.copytree(finished.kept, tmp_path_factory.mktemp("operated") / "clone", symlinks=True)
 
 
 @pytest.fixture
 def dreamgym(clone, quiet_process):
-    """Run a verb there, in this process: (exit code, what it said)."""
+    """Run a command there, in this process; return exit code and output."""
 
     def run(*arguments):
         done = CliRunner().invoke(cli.app, [*map(str, arguments), "--root", str(clone)])
@@ -63,7 +63,7 @@ def second(clone, first):
 
 
 def cells(said):
-    """The rows of all tables."""
+    """Return the rows of all tables."""
     return [
         [cell.strip() for cell in line.strip("│┃").split("│")]
         for line in said.splitlines()
@@ -71,7 +71,7 @@ def cells(said):
     ]
 
 
-def test_compare_tells_what_differs_and_nothing_else(dreamgym, first, second, tmp_path):
+def test_compare_prints_only_what_differs(dreamgym, first, second, tmp_path):
     code, said = dreamgym("compare", first.run_id, second, "--json", tmp_path / "changes.json")
     assert code == 0, said
     rows = cells(said)
@@ -105,9 +105,7 @@ def test_compare_of_a_run_with_itself_and_with_none(dreamgym, first):
 
 @pytest.fixture
 def copied(clone, first):
-    """Makes another run of the same stages, or of a last stage with another key and the same files; both are
-    removed afterwards.
-    """
+    """Create another run with the same stages, or with another key of the last stage; removed at the end."""
     run, stages = clone / "runs" / "29990102-000000-0000", clone / ".dreamgym" / "stages"
     shutil.copytree(clone / "runs" / first.run_id, run)
 
@@ -131,7 +129,7 @@ def copied(clone, first):
 @pytest.mark.parametrize("verb", ["compare", "pool"])
 @pytest.mark.parametrize("same", ["stage", "files"])
 def test_two_runs_that_are_one_policy_are_refused(dreamgym, first, copied, verb, same):
-    """A run that reused every stage is a copy: as another seed it would make an n that is not there."""
+    """A run that reused every stage is a copy: counting it as another seed would inflate n."""
     key = next(stage.key for stage in first.stages if stage.name == "sim_to_real")
     copy = copied(key if same == "stage" else "d" * 64)
     code, said = dreamgym(verb, first.run_id, copy)
@@ -145,8 +143,8 @@ def test_pool_refuses_a_run_that_is_named_twice(dreamgym, first):
     assert code == 1 and f"The run {first.run_id} is named twice" in said
 
 
-def test_the_champions_experience_model_is_opened_and_said(clone, first):
-    """By its stage; where that is gone, as the registry has it; without a champion the newest."""
+def test_the_champions_experience_model_is_opened_and_named(clone, first):
+    """From its stage, else from the registry; without a champion the newest."""
     config = load_config(None, [])
     key = next(stage.key for stage in first.stages if stage.name == "experience_model")
     stage = clone / ".dreamgym" / "stages" / f"experience_model-{key[:12]}"
@@ -170,7 +168,7 @@ def test_the_champions_experience_model_is_opened_and_said(clone, first):
 
 
 @pytest.mark.parametrize("policy", ["champion", "1", "latest"])
-def test_lineage_goes_back_to_the_trajectories_in_text_and_in_a_picture(dreamgym, first, policy, tmp_path):
+def test_lineage_reaches_the_trajectories_as_text_and_as_figure(dreamgym, first, policy, tmp_path):
     figure = tmp_path / "lineage.svg"
     code, said = dreamgym("lineage", "--figure", figure, policy)
     assert code == 0, said
@@ -197,7 +195,7 @@ def test_lineage_goes_back_to_the_trajectories_in_text_and_in_a_picture(dreamgym
         assert words in drawn, words
 
 
-def test_rollback_goes_back_to_the_champion_before_and_then_says_that_there_is_none(
+def test_rollback_returns_to_the_earlier_champion_and_then_says_that_there_is_none(
     dreamgym, clone, first, tmp_path
 ):
     code, said = dreamgym("rollback")
@@ -226,7 +224,7 @@ def test_rollback_goes_back_to_the_champion_before_and_then_says_that_there_is_n
 
 
 def test_fidelity_examines_the_champions_model_unless_another_is_meant(clone, first):
-    """The finished stage of the champion's model; the config's own where the command line says so."""
+    """The champion's finished stage, or the config's own model if the command line asks for it."""
     key = next(stage.key for stage in first.stages if stage.name == "experience_model")
     stage, which = choose_stage(load_config(None, []), clone, "")
     assert stage.key == key and "the champion's" in which

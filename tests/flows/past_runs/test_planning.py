@@ -1,6 +1,4 @@
-"""What `--dry-run` says of each stage: reused, made, and why; with a real stage store and two small
-stages.
-"""
+"""`--dry-run` of two small stages with a real stage store: reused or run, and why."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from rich.console import Console
 
 from components.config import load_config
 from components.tracking.stage_store.stage_keys import key_of
-from flows.cli.summary import print_stages
+from flows.cli.tables.plan_table import print_stages
 from flows.printing.output import Output
 from flows.run.pipeline_run import Run
 from flows.run.plan import Step, describe_changes, plan, seconds_to_run, why
@@ -37,9 +35,7 @@ STEPS = {"first": Step(first), "second": Step(second)}
 
 @pytest.fixture
 def root(tmp_path):
-    """A workspace with two pins, where both stages were made with the default config, in 30 and 200
-    seconds.
-    """
+    """A workspace with two pins, where both stages ran with the default config in 30 and 200 seconds."""
     (tmp_path / "input").write_text("v1")
     (tmp_path / "constraints.txt").write_text("numpy==2.0\ntorch==2.13.0\n")
     make(tmp_path)
@@ -47,7 +43,7 @@ def root(tmp_path):
 
 
 def make(root, *overrides):
-    """Make what is missing with this config, as a run does."""
+    """Run missing stages with this config."""
     run = Run(load_config(None, list(overrides)), root)
     for seconds, declare in ((30.0, first), (200.0, second)):
         stage = declare(run)
@@ -64,17 +60,17 @@ def make(root, *overrides):
 
 
 def look(root, *overrides):
-    """Stage -> its plan."""
+    """Return stage -> plan."""
     return {step.name: step for step in plan(load_config(None, list(overrides)), root, STEPS)}
 
 
-def test_without_a_change_all_is_reused_and_nothing_takes_time(root):
+def test_without_a_change_every_stage_is_reused(root):
     steps = look(root)
     assert [step.fate for step in steps.values()] == ["reused", "reused"]
     assert seconds_to_run(list(steps.values())) == 0.0 and steps["second"].seconds == 200.0
 
 
-def test_a_changed_value_is_told_with_both_values_and_what_follows_depends_on_it(root):
+def test_a_changed_value_is_listed_with_both_values_and_later_stages_depend_on_it(root):
     steps = look(root, "cloning.epochs=7")
     before = load_config().cloning.epochs
     assert steps["first"].fate == "made" and steps["first"].seconds == 30.0
@@ -86,7 +82,7 @@ def test_a_changed_value_is_told_with_both_values_and_what_follows_depends_on_it
     assert seconds_to_run(list(steps.values())) == 230.0
 
 
-def test_a_changed_seed_package_and_input_are_told_by_name(root):
+def test_a_changed_seed_package_and_input_are_listed_by_name(root):
     assert "seed 0 -> 4" in why(look(root, "seed=4")["first"])
     (root / "constraints.txt").write_text("numpy==2.1\ntorch==2.13.0\n")
     assert describe_changes(look(root)["first"].changes) == ["packages numpy 2.0 -> 2.1"]
@@ -95,7 +91,7 @@ def test_a_changed_seed_package_and_input_are_told_by_name(root):
     assert describe_changes(look(root)["first"].changes) == ["input data v1 -> v2"]
 
 
-def test_changed_code_is_told_by_module(root, monkeypatch):
+def test_changed_code_is_listed_by_module(root, monkeypatch):
     from components.tracking.stage_store import stage_keys
 
     real = stage_keys.module_hash
@@ -104,13 +100,13 @@ def test_changed_code_is_told_by_module(root, monkeypatch):
     assert describe_changes(look(root)["first"].changes) == ["code components.records"]
 
 
-def test_it_is_compared_with_the_result_that_differs_least(root):
+def test_a_stage_is_compared_with_the_most_similar_result(root):
     make(root, "cloning.epochs=7", "cloning.demonstrations=9", "seed=4")
     step = look(root, "cloning.epochs=7", "cloning.demonstrations=9", "seed=5")["first"]
     assert describe_changes(step.changes) == ["seed 4 -> 5"]
 
 
-def test_a_result_without_parts_says_so_and_a_stage_never_made_too(root):
+def test_a_result_without_parts_and_a_stage_without_a_result_are_noted(root):
     for record in root.glob(".dreamgym/stages/first-*/stage.json"):
         record.write_text(json.dumps(json.loads(record.read_text()) | {"key_parts": {}}))
     step = look(root, "seed=4")["first"]
@@ -123,7 +119,7 @@ def test_a_result_without_parts_says_so_and_a_stage_never_made_too(root):
     )
 
 
-def test_an_interrupted_stage_goes_on_from_its_checkpoint(root):
+def test_an_interrupted_stage_resumes_from_its_checkpoint(root):
     run = Run(load_config(None, ["seed=4"]), root)
     key = key_of("first", run.stage_key_parts(first(run)))
     (run.store.begin("first", key) / "checkpoint.pt").write_text("half")
@@ -131,7 +127,7 @@ def test_an_interrupted_stage_goes_on_from_its_checkpoint(root):
     assert step.fate == "goes on" and step.note == "from checkpoint.pt"
 
 
-def test_the_table_names_all_and_json_has_each_change(root, capsys):
+def test_the_table_lists_all_stages_and_json_has_each_change(root, capsys):
     page = Output(Console(width=200))
     print_stages(page, "What a run would do", list(look(root, "cloning.epochs=7").values()))
     said = capsys.readouterr().out

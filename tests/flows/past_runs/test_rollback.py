@@ -1,4 +1,4 @@
-"""Back to an earlier champion, in a real MLflow on SQLite."""
+"""Rollback to an earlier champion, in a real MLflow on SQLite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tracker(tmp_path):
 
 
 def register(tracker, tmp_path, *, promoted):
-    """A new version; with `promoted` it becomes the champion at that time."""
+    """Register a new version; with `promoted` it becomes the champion at that time."""
     model = tmp_path / f"model-{promoted}"
     model.mkdir()
     (model / "weights").write_text(str(promoted))
@@ -34,11 +34,11 @@ def register(tracker, tmp_path, *, promoted):
 
 
 def now():
-    """After every rollback so far."""
+    """A time after every rollback so far."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def test_the_champion_before_comes_back_and_then_the_one_before_that(tracker, tmp_path):
+def test_rollback_returns_to_the_champion_before_and_then_to_the_one_before_that(tracker, tmp_path):
     first, second, _, third = (
         register(tracker, tmp_path, promoted=at) for at in ("2026-01-01", "2026-01-02", "", "2026-01-03")
     )
@@ -53,7 +53,7 @@ def test_the_champion_before_comes_back_and_then_the_one_before_that(tracker, tm
         plan_rollback(tracker)
 
 
-def test_a_withdrawn_version_is_passed_over_but_may_be_named(tracker, tmp_path):
+def test_a_withdrawn_version_is_skipped_but_can_be_chosen(tracker, tmp_path):
     first, second = (register(tracker, tmp_path, promoted=at) for at in ("2026-01-01", "2026-01-02"))
     roll_back(tracker, plan_rollback(tracker))
     third = register(tracker, tmp_path, promoted=now())
@@ -62,8 +62,8 @@ def test_a_withdrawn_version_is_passed_over_but_may_be_named(tracker, tmp_path):
     assert plan_rollback(tracker, second).before == third
 
 
-def test_who_was_champion_by_a_rollback_is_the_one_before_the_next(tracker, tmp_path):
-    """1, 2, 3, back to 1, then 4: before 4 the champion was 1, not 2, which was passed over."""
+def test_a_champion_by_rollback_counts_as_the_one_before_the_next(tracker, tmp_path):
+    """1, 2, 3, back to 1, then 4: before 4 the champion was 1, not the withdrawn 2."""
     first, second, third = (register(tracker, tmp_path, promoted=f"2026-01-0{day}") for day in (1, 2, 3))
     roll_back(tracker, plan_rollback(tracker, first))
     with pytest.raises(TrackingError, match="nothing to go back to"):

@@ -1,4 +1,4 @@
-"""Two people share a run: the commands of docs/guides/resume-and-reproduce.md, typed in two clones.
+"""Two clones share a run with the commands of docs/guides/resume-and-reproduce.md.
 
 The DVC remote is added after the run. The second clone has no `seed/`, so all data comes from that remote.
 """
@@ -24,7 +24,7 @@ EXAMPLE_REMOTE = "s3://bucket/dreamgym"
 
 
 def command_blocks(document, heading):
-    """The indented blocks of a section, each a list of lines as a person pastes them, comments included."""
+    """Return the indented blocks of a section, each as a list of lines, with comments."""
     section = re.split(r"\n(?=## )", document.split(f"\n{heading}\n", 1)[1])[0]
     blocks = re.findall(r"(?:^ {4}\S.*\n?)+", section, re.MULTILINE)
     return [[line.strip() for line in block.splitlines()] for block in blocks]
@@ -56,8 +56,8 @@ def team(finished, tmp_path):
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("reproduces", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_second_clone_makes_a_run_again_by_the_commands_of_the_document(team, reproduces):
-    """`dreamgym reproduce` takes as long as a run, so every other command alone is tested on every change."""
+def test_a_second_clone_reproduces_a_run_with_the_commands_of_the_document(team, reproduces):
+    """`dreamgym reproduce` takes as long as a run, so only the other commands are tested on every change."""
     maker, other, run, place = team
     of_maker, of_other = command_blocks(DOCUMENT.read_text(), SECTION)
     told = ""
@@ -79,7 +79,7 @@ def test_a_second_clone_makes_a_run_again_by_the_commands_of_the_document(team, 
 
 
 def shell(clone, command):
-    """What a command prints to standard output, typed in the clone; it must succeed."""
+    """Run a command in the clone, which must succeed; return its standard output."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     unset = ("PREFECT_API_URL", "DVC_NO_ANALYTICS")
     environment = {name: value for name, value in os.environ.items() if name not in unset}

@@ -1,4 +1,4 @@
-"""Which recorded episodes the clone imitates, and which ones RL mixes in."""
+"""The recorded episodes that the policy is cloned from, and those that RL mixes in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLAYED = [
 
 
 def chosen(monkeypatch, behaviours, *, most=9):
-    """The numbers of the episodes above that are cloned."""
+    """Return the numbers of the episodes above that are cloned."""
     episodes = [
         Trajectory(
             make_task(n),
@@ -37,14 +37,14 @@ def chosen(monkeypatch, behaviours, *, most=9):
     return [episodes.index(episode) for episode in run_data.episodes_to_clone(run, Path(), behaviours)]
 
 
-def test_experts_are_imitated_where_they_won_the_others_always(monkeypatch):
+def test_only_successful_expert_episodes_and_all_others_are_cloned(monkeypatch):
     assert chosen(monkeypatch, ["expert"]) == [0, 4]
     assert chosen(monkeypatch, ["noisy", "near_miss"]) == [1, 3]
     assert chosen(monkeypatch, ["expert", "noisy", "near_miss", "random"]) == [0, 1, 3, 4, 5]
     assert chosen(monkeypatch, ["expert", "random"], most=2) == [0, 4]
 
 
-def test_nothing_to_imitate_is_told(monkeypatch):
+def test_without_an_episode_to_clone_the_message_says_so(monkeypatch):
     monkeypatch.setitem(globals(), "PLAYED", [("expert", 0.0)])
     with pytest.raises(TrainingError, match="no episode of expert or noisy .of an expert: no succ"):
         chosen(monkeypatch, ["expert", "noisy"])

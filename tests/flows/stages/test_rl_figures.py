@@ -1,4 +1,4 @@
-"""What an RL stage tells of itself: nothing that it did not measure, and what only the adapter can say."""
+"""Metrics of an RL stage: only what was measured, and figures that need the adapter."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from flows.run.rl_training import finish_training, impossible_actions
 
 
 class SavedPolicy:
-    """A policy of which only its being saved matters here."""
+    """A policy that can only be saved."""
 
     def save(self, directory):
         directory.mkdir()
 
 
-def test_what_no_iteration_measured_is_no_metric(tmp_path):
+def test_a_curve_without_values_has_no_metric(tmp_path):
     series = {"loss": [1.0, 2.0, math.nan], "logprob_gap": [math.nan] * 3, "long": [0.0] * 5 + [1.0] * 5}
     found = finish_training("real_rl", SavedPolicy(), LoopState(series=series), tmp_path)
     assert found.outputs == {"policy": "policy"}
@@ -33,7 +33,7 @@ def test_what_no_iteration_measured_is_no_metric(tmp_path):
     assert found.series.keys() == {"real_rl/loss", "real_rl/logprob_gap", "real_rl/long"}
 
 
-def test_impossible_actions_are_those_that_the_world_refused():
+def test_impossible_actions_are_those_that_the_environment_refused():
     adapter = make_adapter(load_config(None, ["environment.workers=1"]).environment)
     refusal = "Nothing happens at desk 1. Holding nothing."
     episode = make_episode(

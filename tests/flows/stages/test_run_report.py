@@ -1,4 +1,4 @@
-"""What a run hands to its report: a head that says what made it, and commands that work in any directory."""
+"""The report's data: a head that says what made the run, and commands that work in any directory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_head_says_what_made_the_run():
     assert head["data (DVC)"] == f"{'a' * 32}.dir before, {'b' * 32}.dir after the run"
 
 
-def test_the_next_commands_are_whole_and_name_what_there_is(tmp_path):
+def test_the_next_commands_are_complete_and_name_existing_things(tmp_path):
     root = tmp_path / "a clone"
     (root / "runs" / "20260130-000000-0000").mkdir(parents=True)
     (root / "runs" / RUN).mkdir()
@@ -63,7 +63,7 @@ def test_the_next_commands_are_whole_and_name_what_there_is(tmp_path):
     )
 
 
-def test_a_first_run_is_compared_with_nothing(tmp_path):
+def test_a_first_run_has_no_compare_command(tmp_path):
     assert not any(
         " compare " in line for line in next_commands(make_manifest(), tmp_path, tmp_path / "model")
     )

@@ -1,6 +1,4 @@
-"""Curves of a stage on its MLflow run and on the whole run, drawn while it runs and shown again where it is
-reused.
-"""
+"""Curves of a stage on its MLflow run and the parent run, logged while it runs and when it is reused."""
 
 from components.config import load_config
 from flows.run.pipeline_run import Run
@@ -9,7 +7,7 @@ from flows.run.stage import Outcome, Stage
 KEY = "a" * 64
 
 
-def test_a_reused_stage_shows_its_curves_with_the_times_at_which_they_were_made(tmp_path, monkeypatch):
+def test_a_reused_stage_shows_its_curves_with_their_original_times(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
     def begin():

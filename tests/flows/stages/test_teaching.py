@@ -1,4 +1,4 @@
-"""The teacher inside the stage: a real server, a tiny vocabulary."""
+"""The `llm` teacher inside the stage, with a real server and a tiny vocabulary."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 from builders import VOCABULARY, make_episode, make_task
-from chat_server import ChatServer, Say
+from chat_server import ChatServer, Reply
 from prefect.logging import disable_run_logger
 
 from components.config import Config
@@ -26,13 +26,11 @@ TUTORIAL = {
 
 
 def plan(words):
-    return Say({"task_tutorial": TUTORIAL, "state_transitions": [{"step_id": 0, "transition_plan": words}]})
+    return Reply({"task_tutorial": TUTORIAL, "state_transitions": [{"step_id": 0, "transition_plan": words}]})
 
 
 def teach_with(server, work, episodes=EPISODES, **changes):
-    """What the stage gets from the `llm` teacher at `server`; answers are kept beside the directory
-    `work`.
-    """
+    """Return what the stage gets from the `llm` teacher at `server`; answers are kept next to `work`."""
     work.mkdir(exist_ok=True)
     config = Config(
         experience_model={"teacher": "llm", "max_new_tokens": 100, **changes},
@@ -71,7 +69,7 @@ def test_annotations_are_recorded_counted_and_paid_for_once(tmp_path):
     ) == (0, 2)
 
 
-def test_an_episode_that_is_learnt_from_twice_is_asked_about_once(tmp_path):
+def test_a_repeated_episode_is_annotated_once(tmp_path):
     with ChatServer(plan("works")) as server:
         taught, outcome = teach_with(server, tmp_path / "one", [*EPISODES, EPISODES[0]])
         assert len(server.requests) == 2
@@ -92,9 +90,9 @@ def test_a_plan_that_the_model_could_never_write_is_refused_with_the_option_to_r
         assert asked_again and "experience_model.max_new_tokens=100" in asked_again[0][-1]["content"]
 
 
-def test_a_training_that_was_broken_off_goes_on_with_the_same_episodes(tmp_path):
+def test_an_interrupted_training_resumes_with_the_same_episodes(tmp_path):
     def dumb(body):
-        return Say("no") if "go to shelf 1" in body["messages"][1]["content"] else plan("works")
+        return Reply("no") if "go to shelf 1" in body["messages"][1]["content"] else plan("works")
 
     with ChatServer(answer=dumb) as server:
         first, outcome = teach_with(server, tmp_path / "one", max_unannotated_share=0.5)

@@ -1,6 +1,4 @@
-"""What hangs ends its run: the stages that compute nothing, but wait for DVC or MLflow, have their time
-too.
-"""
+"""A stage that hangs ends its run, also one that only waits for DVC or MLflow."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from builders import make_task
 from components.config import load_config
 from components.errors import StageTimeout
 from components.tracking.manifest import DataLineage
-from components.tracking.stage_store.stage_store import StageResult
+from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.dvc import snapshots
 from components.trajectories.store import write_tasks
 from flows.retrain import snapshot_buffer
@@ -60,7 +58,7 @@ def test_a_snapshot_whose_dvc_hangs_ends_the_run_and_the_command(run, monkeypatc
 
 def test_a_promotion_that_hangs_ends_the_run(run):
     class Silent:
-        """Stands in for MLflow before a server that accepts a connection and says nothing."""
+        """Replaces MLflow with a server that accepts a connection and never answers."""
 
         def alias(self, *_):
             for _ in range(600):

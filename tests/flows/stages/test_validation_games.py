@@ -1,6 +1,4 @@
-"""Which validation games a run plays, on the data that come with the repository's environments; and the
-ledger of the test split.
-"""
+"""The validation games of a run, for each environment, and the ledger of the test split."""
 
 import json
 from datetime import date
@@ -21,7 +19,7 @@ FEW = ["evaluation.tasks=12", "environment.workers=1"]
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A place with recorded tasks of three splits, and no trajectories."""
+    """A directory with recorded tasks of three splits, and no trajectories."""
     place = tmp_path_factory.mktemp("root")
     (place / "constraints.txt").write_text("")
     adapter, layout = make_adapter(load_config(None, FEW).environment), DataLayout.of(place, "alfworld")
@@ -50,7 +48,7 @@ def test_batches_and_draws_share_no_game(root):
 
 
 def test_no_validation_game_shares_id_or_opening_with_a_recorded_task_or_the_room_with_a_training_task(root):
-    """Not even the room: a task that the curriculum makes up keeps the room of its parent."""
+    """Not even the room: a generated task keeps the room of its parent."""
     from components.trajectories.store import read_tasks
 
     layout = DataLayout.of(root, "alfworld")
@@ -69,7 +67,7 @@ def test_a_batch_is_drawn_once_and_kept(root, monkeypatch):
     assert validation_file(run) == path and path.is_file()
 
 
-def test_too_few_tasks_are_said_before_any_stage(root, monkeypatch):
+def test_too_few_tasks_are_reported_before_any_stage(root, monkeypatch):
     def refuse(*_):
         raise EnvironmentFailure("This world has 3 tasks of test.")
 

@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from chat_server import ChatServer, Say
+from chat_server import ChatServer, Reply
 from language.endpoint_questions import BLUE, KEY, NO_COSTS, RIGHT, ask, cached_files, question
 
 from components.config import EndpointConfig
@@ -23,7 +23,7 @@ def cache(tmp_path):
 
 
 def test_a_request_follows_the_protocol_and_its_tokens_are_counted(cache):
-    with ChatServer(Say(RIGHT)) as server:
+    with ChatServer(Reply(RIGHT)) as server:
         result, usage = ask(server, cache, temperature=0.5, max_tokens=77)
     assert result == BLUE
     assert server.paths == ["/v1/chat/completions"] and server.keys == [""]
@@ -47,7 +47,7 @@ def test_a_request_follows_the_protocol_and_its_tokens_are_counted(cache):
 
 
 def test_json_mode_and_limit_field_change_the_request(cache):
-    with ChatServer(Say(RIGHT)) as server:
+    with ChatServer(Reply(RIGHT)) as server:
         ask(server, cache, json_mode=False, limit_field="max_completion_tokens", max_tokens=9)
     (body,) = server.requests
     assert body["max_completion_tokens"] == 9 and "max_tokens" not in body and "response_format" not in body
@@ -56,15 +56,15 @@ def test_json_mode_and_limit_field_change_the_request(cache):
 @pytest.mark.parametrize(
     "first",
     [
-        Say(status=500, body="oops"),
-        Say(status=503, body=""),
-        Say(status=429, body="slow down"),
-        Say(RIGHT, seconds=3),
+        Reply(status=500, body="oops"),
+        Reply(status=503, body=""),
+        Reply(status=429, body="slow down"),
+        Reply(RIGHT, seconds=3),
     ],
     ids=["500", "503", "429", "timeout"],
 )
 def test_temporary_failures_are_retried(cache, first):
-    with ChatServer(first, Say(RIGHT)) as server:
+    with ChatServer(first, Reply(RIGHT)) as server:
         result, usage = ask(server, cache, timeout_seconds=1 if first.seconds else 60)
     assert result == BLUE and usage.calls == 1
     assert usage.retried == len(server.requests) - 1 >= 1
@@ -72,7 +72,7 @@ def test_temporary_failures_are_retried(cache, first):
 
 
 def test_retry_after_is_respected(cache):
-    with ChatServer(Say(status=429, body="", headers={"Retry-After": "1"}), Say(RIGHT)) as server:
+    with ChatServer(Reply(status=429, body="", headers={"Retry-After": "1"}), Reply(RIGHT)) as server:
         start_time = time.monotonic()
         result, _ = ask(server, cache)
     assert result == BLUE and time.monotonic() - start_time >= 1
@@ -87,7 +87,7 @@ def test_waits_double_with_jitter(cache):
 
 
 def test_an_endpoint_that_never_answers_is_named_with_a_next_step(cache):
-    with ChatServer(Say(RIGHT, seconds=2)) as server:
+    with ChatServer(Reply(RIGHT, seconds=2)) as server:
         result, usage = ask(server, cache, timeout_seconds=0.2, retries=1)
     assert isinstance(result, UnansweredError) and usage.calls == 0
     assert f"m at {server.url} gave no answer in 2 tries: it did not answer within 0.2 s." in str(result)
@@ -138,7 +138,7 @@ def test_an_unreachable_endpoint_is_named(cache):
 )
 def test_a_refusal_of_every_question_ends_all_questions(cache, status, words):
     with (
-        ChatServer(Say(status=status, body="no", seconds=0.1)) as server,
+        ChatServer(Reply(status=status, body="no", seconds=0.1)) as server,
         Endpoint(server.config(concurrency=1), cache) as endpoint,
         pytest.raises(EndpointError, match=rf"refuses\. HTTP {status}: 'no'\. .*{words}") as error_info,
     ):
@@ -149,7 +149,7 @@ def test_a_refusal_of_every_question_ends_all_questions(cache, status, words):
 
 def test_a_bad_request_fails_one_question_only(cache):
     def answer(body):
-        return Say(status=400, body="too long") if "x" in body["messages"][1]["content"] else Say(RIGHT)
+        return Reply(status=400, body="too long") if "x" in body["messages"][1]["content"] else Reply(RIGHT)
 
     with ChatServer(answer=answer) as server, Endpoint(server.config(), cache) as endpoint:
         results = endpoint.ask_all([question("sky"), question("x" * 100), question("sea")])
@@ -161,7 +161,7 @@ def test_the_key_is_sent_as_bearer_and_appears_nowhere_else(cache, monkeypatch, 
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("MY_KEY", f" {KEY}\n")
     with ChatServer(
-        Say({"colour": "<key>", "strength": 1}), Say("<key>"), Say(status=401, body="bad key <key>")
+        Reply({"colour": "<key>", "strength": 1}), Reply("<key>"), Reply(status=401, body="bad key <key>")
     ) as server:
         result, _ = ask(server, cache, key_variable="MY_KEY")
         assert server.keys == [f"Bearer {KEY}"]
@@ -197,7 +197,7 @@ def test_a_missing_or_broken_key_is_reported_without_showing_it(cache, monkeypat
     monkeypatch.delenv("MY_KEY", raising=False)
     if value is not None:
         monkeypatch.setenv("MY_KEY", value)
-    with ChatServer(Say(RIGHT)) as server:
+    with ChatServer(Reply(RIGHT)) as server:
         with pytest.raises(EndpointError, match=words) as error_info:
             ask(server, cache, key_variable="MY_KEY")
         assert not server.requests

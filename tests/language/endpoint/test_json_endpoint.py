@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from chat_server import ChatServer, Say
+from chat_server import ChatServer, Reply
 from language.endpoint_questions import BLUE, KEY, NO_COSTS, RIGHT, ask, cached_files, question
 
 from components.config import EndpointConfig
@@ -20,17 +20,17 @@ def cache(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "wrong"),
     [
-        (Say("Blue, I think!"), "Invalid JSON"),
-        (Say({"colour": "blue"}), "strength: Field required"),
-        (Say({**RIGHT, "why": "air"}), "why: Extra inputs are not permitted"),
-        (Say({"colour": "blue", "strength": "2"}), "strength: Input should be a valid integer"),
-        (Say([RIGHT]), "Input should be an object"),
-        (Say('{"colour": "bl', finish="length"), "cut off at its limit of tokens"),
+        (Reply("Blue, I think!"), "Invalid JSON"),
+        (Reply({"colour": "blue"}), "strength: Field required"),
+        (Reply({**RIGHT, "why": "air"}), "why: Extra inputs are not permitted"),
+        (Reply({"colour": "blue", "strength": "2"}), "strength: Input should be a valid integer"),
+        (Reply([RIGHT]), "Input should be an object"),
+        (Reply('{"colour": "bl', finish="length"), "cut off at its limit of tokens"),
     ],
     ids=["garbage", "missing", "extra", "type", "list", "cut"],
 )
 def test_an_answer_of_the_wrong_form_is_requested_again_with_the_reason(cache, bad, wrong):
-    with ChatServer(bad, Say(RIGHT)) as server:
+    with ChatServer(bad, Reply(RIGHT)) as server:
         result, usage = ask(server, cache)
     assert result == BLUE
     assert (usage.calls, usage.rejected, usage.prompt_tokens) == (2, 1, 22)
@@ -44,19 +44,19 @@ def test_an_answer_of_the_wrong_form_is_requested_again_with_the_reason(cache, b
     "body", ["<html>Welcome</html>", "{}", '{"choices": []}', '{"choices": [{"message": {"content": null}}]}']
 )
 def test_a_reply_without_a_completion_repeats_the_request_unchanged(cache, body):
-    with ChatServer(Say(body=body), Say(RIGHT)) as server:
+    with ChatServer(Reply(body=body), Reply(RIGHT)) as server:
         result, usage = ask(server, cache)
     assert result == BLUE and server.requests[0] == server.requests[1]
     assert usage.unmetered == 1
 
 
 def test_answers_that_stay_unusable_end_in_one_error(cache):
-    with ChatServer(Say("I would rather\nnot.")) as server:
+    with ChatServer(Reply("I would rather\nnot.")) as server:
         result, usage = ask(server, cache, corrections=1)
     assert f"m at {server.url} gave 2 answers that cannot be used; the last: Invalid JSON" in str(result)
     assert "'I would rather not.'" in str(result) and "endpoint.corrections" in result.next_step
     assert usage.calls == usage.rejected == 2 and not cached_files(cache)
-    with ChatServer(Say("{", finish="length")) as server:
+    with ChatServer(Reply("{", finish="length")) as server:
         result, _ = ask(server, cache)
     assert result.next_step == "Raise endpoint.max_tokens."
 
@@ -65,18 +65,18 @@ def test_the_check_of_the_question_is_applied(cache):
     def bluish(value):
         return "" if value.colour == "blue" else "it must be blue"
 
-    with ChatServer(Say({"colour": "red", "strength": 1}), Say(RIGHT)) as server:
+    with ChatServer(Reply({"colour": "red", "strength": 1}), Reply(RIGHT)) as server:
         result, _ = ask(server, cache, question(check=bluish))
     assert result == BLUE and "it must be blue" in server.requests[1]["messages"][-1]["content"]
 
 
 def test_a_code_fence_around_the_object_is_accepted(cache):
-    with ChatServer(Say('```json\n{"colour": "blue",\n "strength": 2}\n```')) as server:
+    with ChatServer(Reply('```json\n{"colour": "blue",\n "strength": 2}\n```')) as server:
         assert ask(server, cache)[0] == BLUE
 
 
 def test_an_answered_question_is_not_asked_again(cache):
-    with ChatServer(Say(RIGHT)) as server:
+    with ChatServer(Reply(RIGHT)) as server:
         ask(server, cache)
         result, usage = ask(server, cache, timeout_seconds=50, retries=0, backoff_seconds=1.0, concurrency=9)
         assert result == BLUE and len(server.requests) == 1
@@ -89,7 +89,7 @@ def test_an_answered_question_is_not_asked_again(cache):
 
 
 def test_equal_questions_are_asked_once(cache):
-    with ChatServer(Say(RIGHT, seconds=0.05)) as server, Endpoint(server.config(), cache) as endpoint:
+    with ChatServer(Reply(RIGHT, seconds=0.05)) as server, Endpoint(server.config(), cache) as endpoint:
         assert endpoint.ask_all([question()] * 8) == [BLUE] * 8
     assert len(server.requests) == 1
 
@@ -98,7 +98,7 @@ def test_equal_questions_are_asked_once(cache):
     "damage", ["", "{", '{"content": 3}', '{"content": "not JSON"}', '{"content": "{}"}']
 )
 def test_a_damaged_or_outdated_answer_is_asked_again(cache, damage):
-    with ChatServer(Say(RIGHT)) as server:
+    with ChatServer(Reply(RIGHT)) as server:
         ask(server, cache)
         (path,) = cache.rglob("*.json")
         path.write_text(damage)
@@ -108,7 +108,7 @@ def test_a_damaged_or_outdated_answer_is_asked_again(cache, damage):
 
 def test_with_all_answers_cached_no_key_is_needed(cache, monkeypatch):
     monkeypatch.setenv("MY_KEY", KEY)
-    with ChatServer(Say(RIGHT)) as server:
+    with ChatServer(Reply(RIGHT)) as server:
         ask(server, cache, key_variable="MY_KEY")
         monkeypatch.delenv("MY_KEY")
         assert ask(server, cache, key_variable="MY_KEY")[0] == BLUE
@@ -117,7 +117,7 @@ def test_with_all_answers_cached_no_key_is_needed(cache, monkeypatch):
 def test_concurrency_limits_open_requests_and_answers_keep_their_order(cache):
     def answer(body):
         number = int(body["messages"][1]["content"])
-        return Say({"colour": "blue", "strength": number}, seconds=0.1 + 0.05 * (number % 3))
+        return Reply({"colour": "blue", "strength": number}, seconds=0.1 + 0.05 * (number % 3))
 
     with ChatServer(answer=answer) as server, Endpoint(server.config(concurrency=3), cache) as endpoint:
         results = endpoint.ask_all([question(str(n)) for n in range(12)])
@@ -128,7 +128,7 @@ def test_concurrency_limits_open_requests_and_answers_keep_their_order(cache):
 
 def test_too_many_failures_end_all_questions_and_answers_are_kept(cache):
     def answer(body):
-        return Say("no", seconds=0.05) if body["messages"][1]["content"].startswith("bad") else Say(RIGHT)
+        return Reply("no", seconds=0.05) if body["messages"][1]["content"].startswith("bad") else Reply(RIGHT)
 
     questions = [question(f"good {n}") for n in range(4)] + [question(f"bad {n}") for n in range(40)]
     with ChatServer(answer=answer) as server:
@@ -148,7 +148,7 @@ def test_too_many_failures_end_all_questions_and_answers_are_kept(cache):
 
 
 def test_without_a_limit_every_failure_is_returned(cache):
-    with ChatServer(Say("no")) as server, Endpoint(server.config(corrections=0), cache) as endpoint:
+    with ChatServer(Reply("no")) as server, Endpoint(server.config(corrections=0), cache) as endpoint:
         results = endpoint.ask_all([question("a"), question("b")])
     assert all(isinstance(failure, UnansweredError) for failure in results)
     assert Endpoint(EndpointConfig(), cache).ask_all([]) == []

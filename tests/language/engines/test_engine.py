@@ -8,8 +8,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from components.config import BackboneConfig
-from components.config.training_config import LoraConfig
+from components.config import BackboneConfig, LoraConfig
 from components.errors import DataError
 from components.language.adapters import add_lora
 from components.language.backbone import build_backbone

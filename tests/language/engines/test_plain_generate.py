@@ -13,7 +13,12 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 
 from components.config import ExperienceModelConfig, RetrievalConfig
 from components.experience.model import ExperienceModel
-from components.experience.recorded_episodes import KeptDreamer, PlainDreamer, differing, once_greedily
+from components.experience.recorded_episodes import (
+    KeptCacheDreamer,
+    PlainGenerateDreamer,
+    count_differing_answers,
+    with_single_greedy_try,
+)
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.language.backbone import load_backbone, save_model
 from components.language.engines.plain_generate import plain_generate
@@ -90,7 +95,7 @@ def test_kept_cache_and_plain_generation_agree_on_such_a_checkpoint(base, settin
     """The comparison of `dreamgym bench dream`, step by step."""
     model, vocabulary = load_backbone(configured(base, tmp_path / "model", settings))
     experience_model = ExperienceModel(
-        model, vocabulary, once_greedily(ExperienceModelConfig(max_new_tokens=8))
+        model, vocabulary, with_single_greedy_try(ExperienceModelConfig(max_new_tokens=8))
     )
     episodes = [
         make_episode(make_task(n), ("go to desk 1", f"At desk 1: mug {n}."), ("take mug", "Took mug."))
@@ -98,8 +103,10 @@ def test_kept_cache_and_plain_generation_agree_on_such_a_checkpoint(base, settin
     ]
     buffer = ReplayBuffer(RetrievalConfig(k=1, dimensions=32))
     buffer.add([step for episode in episodes for step in episode.steps])
-    kept, plain = (dreamer(experience_model, buffer, episodes) for dreamer in (KeptDreamer, PlainDreamer))
+    kept, plain = (
+        dreamer(experience_model, buffer, episodes) for dreamer in (KeptCacheDreamer, PlainGenerateDreamer)
+    )
     for step in range(2):
         ours = kept.step(step)
         theirs = plain.step(step)
-        assert differing(experience_model, plain.prompts, ours, theirs) == 0 and ours == theirs
+        assert count_differing_answers(experience_model, plain.prompts, ours, theirs) == 0 and ours == theirs

@@ -7,7 +7,7 @@ import torch
 from builders import make_model
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from components.config.training_config import LoraConfig
+from components.config import LoraConfig
 from components.language.adapters import add_lora, without_adapters
 from components.language.engines.key_value_cache import KeptCache
 from components.language.kernels.fused_decoder import FusedDecoder, Span, can_fuse

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from components.config import BackboneConfig
-from components.config.training_config import LoraConfig
+from components.config import BackboneConfig, LoraConfig
 from components.language.adapters import add_lora, without_adapters
 from components.language.backbone import build_backbone
 from components.language.kernels.last_block import can_narrow, hidden_at

@@ -12,8 +12,7 @@ import pytest
 import torch
 from builders import VOCABULARY, make_task
 
-from components.config import BackboneConfig, ExperienceModelConfig, RetrievalConfig, load_config
-from components.config.training_config import LoraConfig
+from components.config import BackboneConfig, ExperienceModelConfig, LoraConfig, RetrievalConfig, load_config
 from components.experience.dream import Dream
 from components.experience.model import ExperienceModel
 from components.experience.retrieval.replay_buffer import ReplayBuffer

@@ -12,7 +12,7 @@ import pytest
 import torch
 from builders import VOCABULARY, make_model, make_task
 
-from components.config.training_config import LoraConfig, RLConfig
+from components.config import LoraConfig, RLConfig
 from components.environments.protocol import Step
 from components.errors import TrainingError
 from components.language.training import parallel

@@ -51,7 +51,7 @@ def survey_type(
     """Play `seeds` episodes of one type, the first of them twice, and return the type's row of the table."""
     start = time.perf_counter()
     try:
-        tasks = adapter.opened(
+        tasks = adapter.open_tasks(
             world.browsers, [miniwob_page(family, FIRST_SEED + number) for number in range(seeds)], TEST
         )
     except EnvironmentFailure as failure:

@@ -34,7 +34,7 @@ object-fit:none;object-position:left top;border:1px solid #999">
 
 def take_picture(world: BrowserEnvironment, adapter: BrowserAdapter, family: str, steps: int) -> bytes:
     """Return the PNG of a page after `steps` of the expert, with goal, state and the next action."""
-    (task,) = adapter.opened(world.browsers, [miniwob_page(family, SEED)], TEST)
+    (task,) = adapter.open_tasks(world.browsers, [miniwob_page(family, SEED)], TEST)
     world.reset([task])
     expert = adapter.behaviour("expert", task, 0)
     episode = Trajectory(task)

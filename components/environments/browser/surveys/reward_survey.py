@@ -121,7 +121,7 @@ def survey_type(
     A type whose pages do not open has an `error`.
     """
     try:
-        pages = adapter.opened(
+        pages = adapter.open_tasks(
             world.browsers, [miniwob_page(task_type, FIRST_SEED + number) for number in range(seeds)], TEST
         )
     except EnvironmentFailure as failure:

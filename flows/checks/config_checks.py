@@ -1,0 +1,258 @@
+"""Checks of a config against the recorded data, the backbone, and this machine's hardware."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from components.config import Config, PretrainPhase
+from components.config.migration import migrate_pretrain
+from components.errors import ConfigError, DataError
+from components.experience.retrieval.encoders import encoder_identity
+from components.files import parse_json, read_text
+from components.trajectories.columns import examine
+from components.trajectories.parquet_file import read_table
+from components.trajectories.store import TRANSITION_DEFAULTS, TRANSITION_SCHEMA, DataLayout, read_tasks
+
+USAGE_KEYS = ("path", "chat_template", "gradient_checkpointing")
+"""Keys of `backbone` that say how a backbone is used, not how it is pretrained."""
+
+
+def check_settings(root: Path, config: Config, file: Path | None = None, *, training: bool = True) -> None:
+    """Raise ConfigError for a config that does not fit the recorded data, the backbone or this machine.
+
+    It must ask for the games and episodes that were recorded, for no more than there are, for a backbone that
+    exists, and for available hardware.
+
+    Args:
+        file: the config's file, for the message.
+        training: whether the run trains. Otherwise only what an evaluation uses is checked.
+
+    Raises:
+        ConfigError: the message names what differs with both values, or what a model cannot do.
+        ExperienceModelError: the encoder of retrieval is missing.
+        DataError: a file under `data/` or of a model is damaged.
+    """
+    require_device(config)
+    if training:
+        require_backbone(config)
+        encoder_identity(config.retrieval)  # refuses a missing encoder now, not after the first stage
+        _require_pretrained_settings(root, config, file)
+    sections = ("environment", "data") if training else ("environment",)
+    _require_recorded_settings(root, config, file, sections)
+    _require_enough_data(root, config, training)
+    if training:
+        from flows.checks.model_checks import check_models
+
+        check_models(root, config)
+
+
+def require_device(config: Config) -> None:
+    """Raise ConfigError if this machine lacks the device of `config`, or bf16 on it."""
+    if config.device != "cuda" and config.precision == "fp32":
+        return  # works everywhere; importing torch takes seconds
+    from components.language.compute import compute_of
+
+    compute_of(config)
+
+
+def require_backbone(config: Config) -> None:
+    """Raise ConfigError if a `path` of the config is no directory with a model.
+
+    A run hashes the files of its models, so the name of a model on the hub is refused too.
+    """
+    paths = {"backbone": config.backbone.path, "experience_model": config.experience_model.path}
+    for section, name in paths.items():
+        path = Path(name)
+        if name and not any(path.glob("*.safetensors")):
+            problem = "it holds no *.safetensors" if path.is_dir() else "there is no such directory"
+            raise ConfigError(
+                f"{section}.path is {name!r}: {problem}.",
+                "Expected a directory with a causal LM in safetensors and its tokenizer; a hub name cannot "
+                "be used, nothing is downloaded.",
+                "Correct the path, download the model first (`hf download NAME --local-dir models/base`), or "
+                f"leave {section}.path empty.",
+            )
+
+
+def _require_pretrained_settings(root: Path, config: Config, file: Path | None) -> None:
+    """Raise ConfigError if `backbone` or `pretrain` differ from what the backbone was first pretrained with.
+
+    A key at its default is not compared. A backbone without a card is accepted.
+    """
+    path = DataLayout.of(root, config.environment.name).backbone / "card.json"
+    if config.backbone.path or not path.is_file():
+        return
+    sections, environment = _first_pretraining(path)
+    recorded = {
+        f"{section}.{key}": value
+        for section, values in sections.items()
+        for key, value in values.items()
+        if key not in USAGE_KEYS
+    }
+    values = _section_values(config, sections)
+    if environment:
+        recorded["environment.name"] = environment
+        values["environment.name"] = config.environment.name
+    differing = _differing_keys(recorded, values, _section_values(Config(), sections))
+    if differing:
+        origin = ", ".join(f"{key}={recorded[key]}" if key in recorded else f"no {key}" for key in differing)
+        raise ConfigError(
+            f"{path.parent.relative_to(root)} was made with {origin}; "
+            f"this config asks for {', '.join(f'{key}={values[key]}' for key in differing)}.",
+            "These keys have no effect on a backbone that exists.",
+            f"Make it again: dreamgym pretrain{f' --config {file}' if file else ''}. Or leave them out.",
+        )
+
+
+def _first_pretraining(card_path: Path) -> tuple[dict[str, dict[str, Any]], str]:
+    """Return the settings of a backbone's first pretraining, and its environment's name ("": unknown).
+
+    The settings are those of the sections `backbone` and `pretrain`. Later pretrainings continued from them.
+    """
+    try:
+        card = parse_json(read_text(card_path))
+        first = [*card.get("went_on_from", []), card][0]
+        sections = {
+            "backbone": dict(first["backbone"]),
+            "pretrain": _current_recipe(first.get("recipe", first["pretrain"])),
+        }
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{card_path} cannot be read: {error!r}",
+            "Expected the card of pretrain.",
+            "Type `dvc checkout data.dvc`.",
+        ) from None
+    return sections, first.get("environment", {}).get("name") or ""
+
+
+def _current_recipe(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `pretrain` of a card with the current keys; options that it lacks have their defaults."""
+    recipe = migrate_pretrain(values)
+    phases = [PretrainPhase(**phase).model_dump(mode="json") for phase in recipe.get("phases", [])]
+    return recipe | ({"phases": phases} if phases else {})
+
+
+def _section_values(config: Config, sections: Iterable[str]) -> dict[str, Any]:
+    """Return `section.key` -> value of some sections, with values as JSON has them."""
+    values = config.model_dump(mode="json", include=set(sections))
+    return {f"{section}.{key}": value for section in sections for key, value in values[section].items()}
+
+
+def _differing_keys(
+    recorded: Mapping[str, Any], values: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> list[str]:
+    """Return the keys whose value is neither the recorded one nor the default.
+
+    Keys that were not recorded follow, if they are not at their default.
+    """
+    changed = [
+        key
+        for key, value in recorded.items()
+        if values.get(key, value) not in (value, defaults.get(key, value))
+    ]
+    added = [
+        key
+        for key, value in values.items()
+        if key not in recorded and key.split(".")[1] not in USAGE_KEYS and value != defaults[key]
+    ]
+    return changed + added
+
+
+def _require_recorded_settings(
+    root: Path, config: Config, file: Path | None, sections: Sequence[str]
+) -> None:
+    """Raise ConfigError if the config's `sections` differ from those that the data was recorded with.
+
+    Data without settings.json (recorded elsewhere) is accepted. `environment.max_steps` may differ: it only
+    limits play.
+    """
+    path = DataLayout.of(root, config.environment.name).settings
+    if not path.is_file():
+        return
+    try:
+        recorded = [
+            (section, *entry)
+            for section, values in parse_json(read_text(path)).items()
+            for entry in values.items()
+        ]
+    except (ValueError, AttributeError) as error:
+        raise DataError(
+            f"{path} cannot be read: {error}",
+            "Expected the settings of collect.",
+            "Type `dvc checkout data.dvc`.",
+        ) from None
+    values = config.model_dump(mode="json") | {"environment": config.environment.decisive()}
+    differing = {
+        f"{section}.{key}": (recorded_value, value)
+        for section, key, recorded_value in recorded
+        if section in sections
+        and (value := values.get(section, {}).get(key, recorded_value)) != recorded_value
+        and (section, key) != ("environment", "max_steps")
+    }
+    if differing:
+        recorded_text = ", ".join(f"{key}={value}" for key, (value, _) in differing.items())
+        config_text = ", ".join(f"{key}={value}" for key, (_, value) in differing.items())
+        raise ConfigError(
+            f"{path.parent.relative_to(root)} was recorded with {recorded_text}; "
+            f"this config asks for {config_text}.",
+            "A run on it would not be what the config says.",
+            "Record the data again with the same config and overrides: dreamgym "
+            f"collect{f' --config {file}' if file else ''} "
+            "(the old data stays in DVC's cache). Or keep the data and give its values.",
+        )
+
+
+def _require_enough_data(root: Path, config: Config, training: bool) -> None:
+    """Raise ConfigError if the config asks for more tasks or episodes than were recorded.
+
+    Without this check a run would silently use fewer, play a task twice, or fail at its end.
+    """
+    layout = DataLayout.of(root, config.environment.name)
+    limits = [
+        ("evaluation.tasks", config.evaluation.tasks, _task_count(layout.tasks("test")), "held-out tasks")
+    ]
+    if training:
+        fidelity_tasks = _task_count(layout.tasks("fidelity"))
+        train_tasks = _task_count(layout.tasks("train"))
+        episodes = _episode_count(layout, config.cloning.behaviours)
+        limits += [
+            ("fidelity.tasks", config.fidelity.tasks, fidelity_tasks, "tasks to measure fidelity on"),
+            ("fidelity.policy_tasks", config.fidelity.policy_tasks, train_tasks, "training tasks"),
+            ("cloning.demonstrations", config.cloning.demonstrations, episodes, "episodes to clone"),
+        ]
+    exceeded = [(key, value, count, what) for key, value, count, what in limits if value > count]
+    if exceeded:
+        raise ConfigError(
+            f"This config asks for {', '.join(f'{key}={value}' for key, value, _, _ in exceeded)}.",
+            f"{layout.root.relative_to(root)} has "
+            f"{', '.join(f'{count} {what}' for _, _, count, what in exceeded)}.",
+            f"Give {' '.join(f'{key}={max(1, count)}' for key, _, count, _ in exceeded)}, or record more "
+            "with `dreamgym collect`.",
+        )
+
+
+def _task_count(path: Path) -> int:
+    """Return the number of tasks in a file; no limit if it is missing, which another check reports."""
+    return len(read_tasks(path)) if path.is_file() else sys.maxsize
+
+
+def _episode_count(layout: DataLayout, behaviours: Sequence[str]) -> int:
+    """Return the number of training episodes of `behaviours`; of an expert only successful ones.
+
+    No limit if a file or column is missing, which validation reports.
+    """
+    path = layout.trajectories("train")
+    if not path.is_file():
+        return sys.maxsize
+    columns, problems = examine(read_table(path), TRANSITION_SCHEMA, TRANSITION_DEFAULTS)
+    if columns is None or problems:
+        return sys.maxsize
+    steps = columns.table.to_pandas(ignore_metadata=True)
+    episodes = steps.groupby("episode_id").agg(behaviour=("behaviour", "first"), reward=("reward", "max"))
+    usable = episodes["behaviour"].isin(list(behaviours)) & (
+        (episodes["behaviour"] != "expert") | (episodes["reward"] == 1)
+    )
+    return int(usable.sum())
