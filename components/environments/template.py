@@ -1,6 +1,6 @@
 """A whole environment to copy: a thing lies in one of several boxes and belongs on the table.
 
-docs/add-an-environment.md explains each part. Test it:
+docs/guides/add-a-world.md explains each part. Test it:
 
     dreamgym check-environment environment.name=own
         environment.own.adapter=components.environments.template:TemplateAdapter

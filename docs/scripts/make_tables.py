@@ -1,6 +1,6 @@
 """Write the tables of README.md and docs/results.md from the JSON files under docs/results.
 
-    python docs/scripts/make_tables.py           # write the tables between their marks
+    python docs/scripts/make_tables.py           # write the tables between their table_markers
     python docs/scripts/make_tables.py --check   # exit code 1 if a document differs
 
 A table stands between `<!-- NAME:begin -->` and `<!-- NAME:end -->`. The study tables are computed from the
@@ -19,7 +19,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
 from components.evaluation.metrics.intervals import Estimate  # noqa: E402
-from components.evaluation.report.document_tables import insert_table, marks  # noqa: E402
+from components.evaluation.report.document_tables import insert_table, table_markers  # noqa: E402
 from components.evaluation.study.cells import Cell  # noqa: E402
 from components.evaluation.study.study_results import summarise  # noqa: E402
 from components.evaluation.study.study_table import study_table  # noqa: E402
@@ -372,14 +372,14 @@ def differing_tables(root: Path = ROOT) -> list[str]:
     for document, makers in TABLES.items():
         text = (root / document).read_text(encoding="utf-8")
         for name, make in makers.items():
-            begin, end = marks(name)
+            begin, end = table_markers(name)
             if f"{begin}\n{make()}\n{end}" not in text:
                 differing.append(f"{document}: {name}")
     return differing
 
 
 def write_tables(root: Path = ROOT) -> None:
-    """Write every table between its marks."""
+    """Write every table between its table_markers."""
     for document, makers in TABLES.items():
         for name, make in makers.items():
             insert_table(root / document, make(), name)

@@ -1,6 +1,6 @@
 """Write the tree of folders and modules into docs/reference/architecture.md, from the docstrings of modules.
 
-    python docs/scripts/make_tree.py           # write the tree between its marks
+    python docs/scripts/make_tree.py           # write the tree between its table_markers
     python docs/scripts/make_tree.py --check   # exit code 1 if the document differs
 
 The line of a module is the first sentence of its docstring; that of a folder is its `__init__.py`'s.
@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT)]
 
-from components.evaluation.report.document_tables import insert_table, marks  # noqa: E402
+from components.evaluation.report.document_tables import insert_table, table_markers  # noqa: E402
 
 DOCUMENT = Path("docs/reference/architecture.md")
 NAME = "tree"
@@ -71,7 +71,7 @@ def _row(path: Path, root: Path) -> str:
 
 def is_current(root: Path = ROOT) -> bool:
     """True if the document holds the tree that the docstrings give."""
-    begin, end = marks(NAME)
+    begin, end = table_markers(NAME)
     return f"{begin}\n{tree(root)}\n{end}" in (root / DOCUMENT).read_text(encoding="utf-8")
 
 

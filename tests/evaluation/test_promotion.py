@@ -151,7 +151,7 @@ def test_an_undecided_family_is_decided_by_its_change_after_the_last_batch():
 
 
 def test_the_number_of_games_that_a_family_needs_is_as_documented():
-    """As in docs/evaluation.md: five families and three looks, so an error of 0.05 over 15 bounds."""
+    """As in docs/reference/metrics.md: five families and three looks, so an error of 0.05 over 15 bounds."""
 
     def bounds(both, gained, lost, neither):
         challenger = [True] * (both + gained) + [False] * (lost + neither)

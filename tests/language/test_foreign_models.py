@@ -77,8 +77,9 @@ def test_policy_and_experience_model_run_on_such_a_model(kind, tmp_path):
         policy,
         EPISODES,
         lambda history, action: "find mug",
-        CloningConfig(epochs=1, lora=LoraConfig(rank=2, targets="all-linear")),
+        CloningConfig(epochs=1),
         0,
+        lora=LoraConfig(rank=2, targets="all-linear"),
     )
     policy.save(tmp_path / "policy")
     assert Policy.load(tmp_path / "policy").vocabulary.has_chat_template

@@ -253,8 +253,9 @@ def test_a_fine_tuned_and_merged_model_never_samples_ids_without_a_token(padded,
         policy,
         episodes,
         lambda history, action: "find mug",
-        CloningConfig(epochs=1, lora=LoraConfig(rank=2)),
+        CloningConfig(epochs=1),
         0,
+        lora=LoraConfig(rank=2),
     )
     policy.save(tmp_path / "policy")
     for one in (policy, policy.twin(), Policy.load(tmp_path / "policy")):

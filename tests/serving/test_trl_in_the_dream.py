@@ -1,4 +1,4 @@
-"""TRL's GRPOTrainer trains in a served dream over OpenEnv's own client, in both ways of docs/serving.md."""
+"""TRL's GRPOTrainer trains in a served dream over OpenEnv's own client, in both ways of docs/guides/serve.md."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def dream(two_ways):
 def cloned(two_ways):
     """A tiny policy that goes to both places equally often."""
     policy = Policy(make_model(hidden=32, seed=2), VOCABULARY)
-    settings = CloningConfig(epochs=90, learning_rate=8e-3, batch_tokens=4096, lora=LoraConfig())
-    clone(policy, two_ways, lambda history, action: "works", settings, 0)
+    settings = CloningConfig(epochs=90, learning_rate=8e-3, batch_tokens=4096)
+    clone(policy, two_ways, lambda history, action: "works", settings, 0, lora=LoraConfig())
     return policy.model
 
 
@@ -179,7 +179,7 @@ def preference(model, task):
 
 
 class DreamTool:
-    """The environment of docs/serving.md, whose method the model calls as a tool."""
+    """The environment of docs/guides/serve.md, whose method the model calls as a tool."""
 
     url = ""
 

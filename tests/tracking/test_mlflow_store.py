@@ -135,7 +135,7 @@ def test_a_stage_is_nested_in_its_run_with_tags_and_params(tracker, client):
         "FAILED",
     )
     assert run.data.tags[GIT_COMMIT_TAG] == "abc"
-    assert run.data.params["config.rl.dream.group"] == "8"
+    assert run.data.params["config.rl.dream.num_generations"] == "8"
     assert len(run.data.params["long"]) == 6000
 
 

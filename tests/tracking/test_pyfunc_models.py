@@ -37,7 +37,7 @@ TASK = make_task()
 HISTORY = [{"action": "go to desk 1", "state": "At desk 1: mug 1. Holding nothing."}]
 EPISODE = {"task": TASK.instruction, "initial_state": TASK.initial_state}
 CONFIG = Config.model_validate(
-    {"synthetic_rl": {"max_new_tokens": 12}, "experience_model": {"max_new_tokens": 40, "temperature": 0.0}}
+    {"rl": {"dream": {"max_new_tokens": 12}}, "experience_model": {"max_new_tokens": 40, "temperature": 0.0}}
 )
 FACTS = {"environment": "alfworld", "run": "r1"}
 POLICY_URI, EXPERIENCE_URI = "models:/dreamgym-policy@champion", "models:/dreamgym-experience-model/1"

@@ -80,7 +80,7 @@ def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
         raise EnvironmentFailure(
             f"There is no expert for {task.family or task.id}: {task.instruction!r} is of no form that it "
             "can read.",
-            "docs/browser.md lists the task types that have one.",
+            "docs/reference/browser.md lists the task types that have one.",
             "Set data.expert=0, or name other types in environment.browser.types.",
         )
     player = _Player(random.Random(f"{name}/{task.id}/{seed}"), has_goal, quoted_words(task.instruction))

@@ -33,7 +33,7 @@ def separate_quotes(instruction: str) -> str:
     """Return an instruction with spaces inside its quotation marks: `the username " kenda "`.
 
     A word then has the same tokens where it is asked for, on the page (`= kenda`) and in an action. Beside a
-    mark it has other tokens, and a small model that copies it gets letters wrong (docs/experiments.md).
+    mark it has other tokens, and a small model that copies it gets letters wrong (docs/experiments).
     """
     return _QUOTED.sub(r'" \1 "', instruction)
 

@@ -23,7 +23,7 @@ up to the first difference:
 What is wanted is quoted first as it stands in the instruction, with the word before it. A model that says
 what is there first repeats it as what is wanted, and approves whatever a policy does. Everything is quoted
 letter for letter: small models copy tokens, and the same name has other tokens in other letters
-(docs/experiments.md).
+(docs/experiments).
 """
 
 from __future__ import annotations

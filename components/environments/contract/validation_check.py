@@ -17,7 +17,7 @@ COMPARED_TASKS = 24
 """Training tasks that the validation tasks are compared with, at most: a slow world is asked for few."""
 OWN_SPLIT_ADVICE = (
     "To keep them apart by construction, set splits = ('train', 'validation', 'test') in the adapter. Let "
-    "tasks('validation', count, seed) give tasks that no other split lists (docs/add-an-environment.md)."
+    "tasks('validation', count, seed) give tasks that no other split lists (docs/guides/add-a-world.md)."
 )
 
 

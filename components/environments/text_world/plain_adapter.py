@@ -1,7 +1,7 @@
 """The base of an adapter for a world of text that the pipeline has no knowledge of, and how it makes tasks.
 
 An adapter of your own inherits `PlainAdapter` and redefines what it knows better. `capabilities.py` says what
-each method is for and what its default costs (docs/add-an-environment.md has the same as a table).
+each method is for and what its default costs (docs/guides/add-a-world.md has the same as a table).
 """
 
 from __future__ import annotations

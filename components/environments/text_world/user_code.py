@@ -13,7 +13,7 @@ from components.errors import DreamGymError, EnvironmentFailure
 SEED_ADVICE = (
     "Give it that parameter, `def reset(self, *, seed=None)`, and let it decide the episode. A world that "
     "has no seeds can list its tasks in an adapter of its own: environment.name=own, "
-    "docs/add-an-environment.md."
+    "docs/guides/add-a-world.md."
 )
 
 

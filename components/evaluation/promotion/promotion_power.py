@@ -2,7 +2,7 @@
 
     python -m components.evaluation.promotion.promotion_power
 
-prints the tables of docs/evaluation.md. The numbers are those of `decide` with the conditions `threshold`,
+prints the tables of docs/reference/metrics.md. The numbers are those of `decide` with the conditions `threshold`,
 `min_absolute_change` and `max_p_value`. The conditions on single families and on the dream's agreement are
 left out. Games are treated as independent.
 """
@@ -105,7 +105,7 @@ def _floor_verdict(floor: float, wins: int, n: int, looks: int, error: float) ->
 
 
 def power_tables(config: PromotionConfig, games: int = GAMES) -> str:
-    """Return the two tables of docs/evaluation.md as Markdown."""
+    """Return the two tables of docs/reference/metrics.md as Markdown."""
     looks = range(1, config.max_batches + 1)
     look_headers = [f"after {look * games} games" for look in looks]
     lines = _header(["true gain", "games that one wins alone", *look_headers])

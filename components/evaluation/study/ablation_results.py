@@ -56,16 +56,12 @@ def variants(sizes: Sequence[int] = DATA_SIZES) -> dict[str, dict[str, dict[str,
 def apply_variant(config: Config, changes: Mapping[str, Mapping[str, Any]], seed: int) -> Config:
     """Return `config` with the changes of a variant and another seed.
 
-    If the curriculum is disabled, options that depend on it are removed.
-
     Args:
         config: the full model's config.
         changes: section -> option -> value.
         seed: seed of the new config.
     """
     values = config.model_dump(mode="json")
-    if not changes.get("curriculum", {}).get("enabled", True):
-        values["synthetic_rl"].get("ppo", {}).pop("clusters", None)
     for section, options in changes.items():
         values[section] = dict(options) if section in REPLACED_SECTIONS else values[section] | options
     return Config.model_validate(values | {"seed": seed})

@@ -4,7 +4,7 @@ An experience model must refuse what is not there: a place that the room does no
 listed, another thing than the wanted one. The programmatic teacher writes both sides next to each other:
 `cup 1 pan 2 want mug 1: no`. A model of a million parameters had read 22 million tokens of trajectories. It
 answered such questions at chance level, and went by what is usual. With single words first, it learns
-them within half a million tokens of this exercise; lists take two million more (docs/experiments.md).
+them within half a million tokens of this exercise; lists take two million more (docs/experiments).
 """
 
 from __future__ import annotations

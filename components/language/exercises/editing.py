@@ -3,7 +3,7 @@
 When an agent comes back to a place, the predicted state must list what lay there, less what was taken, plus
 what was put there. The teacher writes all of it down: `cup 1 pan 2 vase 1, less pan 2, now cup 1 vase 1`. A
 model of a million parameters had read 20 million tokens of trajectories. It found the right list and the
-right changes every time, and then copied the list unchanged (docs/experiments.md). It had learnt to copy
+right changes every time, and then copied the list unchanged (docs/experiments). It had learnt to copy
 first, and leaving a word out is another circuit.
 """
 

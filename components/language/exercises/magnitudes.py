@@ -2,7 +2,7 @@
 
 The experience model of the shop granted purchases above the wanted price: `for 112 want lower than 90: yes`.
 In a vocabulary a number is a word like any other, and the trajectories compare few of them
-(docs/experiments.md).
+(docs/experiments).
 """
 
 from __future__ import annotations

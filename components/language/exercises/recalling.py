@@ -3,7 +3,7 @@
 A verdict of the experience model reads `deneen want tuj5: no`: what the page holds, then what the task asks
 for. In most data the two are the same. A small model then learns to repeat the first word, `deneen want
 deneen: yes`, and grants whatever a policy does. Asked for an element that is not there, it adds it to the
-listing: `12 14 42 want 42: yes` (docs/experiments.md). In this exercise both sides must be fetched from where
+listing: `12 14 42 want 42: yes` (docs/experiments). In this exercise both sides must be fetched from where
 they stand, and half of them differ.
 """
 

@@ -2,7 +2,7 @@
 
 If a vocabulary has tokens for a thing with its number, those of one thing occur in the same contexts and get
 similar embeddings. A model that never confuses two random words then takes `apple 2` for `apple 1`
-(docs/experiments.md).
+(docs/experiments).
 """
 
 from __future__ import annotations

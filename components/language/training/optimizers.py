@@ -2,7 +2,7 @@
 
 With Muon, AdamW still trains the other weights. Muon (Jordan et al. 2024) orthogonalises the momentum of a
 matrix. Scaled as in "Muon is Scalable for LLM Training" (arXiv 2502.16982) it takes AdamW's learning rate. A
-small model learns to copy in fewer updates with it (docs/experiments.md).
+small model learns to copy in fewer updates with it (docs/experiments).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ WEIGHTS = "weights"
 """Folder of a version that holds the registered files. Older versions hold them at the top level."""
 _PACKAGES = ("mlflow", "torch", "transformers", "tokenizers", "safetensors", "peft", "pandas", "pydantic")
 _PAGE_WIDTH = 90
-_HELP_PAGE = "docs/models.md"
+_HELP_PAGE = "docs/guides/mlflow-models.md"
 
 
 @dataclass(frozen=True)

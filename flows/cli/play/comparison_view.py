@@ -74,7 +74,7 @@ def comparison_lines(turn: Turn, play: Playthrough) -> list[RenderableType]:
     if not turn.same_outcome and turn.real is not None:
         outcomes = f"!! dream: {outcome_text(turn.dreamed)}; real: {outcome_text(turn.real)}"
         lines.append(Text(outcomes, style=f"bold {DENIED}"))
-    if play.parted is turn:
+    if play.first_disagreement is turn:
         reason = "the dream was wrong"
         if comparison.invented and turn.same_outcome:
             reason = "the dream invented what had not been shown yet"

@@ -121,7 +121,7 @@ def test_an_instruction_is_required(monkeypatch):
     [
         (
             ["environment.name=gymnasium"],
-            "name: gymnasium needs environment.gymnasium.factory; see docs/add-an-environment.md",
+            "name: gymnasium needs environment.gymnasium.factory; see docs/guides/add-a-world.md",
         ),
         (
             ["environment.gymnasium.factory=a:b"],

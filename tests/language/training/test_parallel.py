@@ -83,7 +83,6 @@ def train(place: Path):
         loop = make_loop(**settings)
         series = loop.run().series
         results[name] = [series[figure] for figure in ("loss", "gradient_norm", "policy_entropy")]
-        loop.interpolate()
         weights.append(loop.policy.model)
     try:
         supervised_finetune(make_model(), EXAMPLES, **SETTINGS | {"learning_rate": 1e30})

@@ -62,7 +62,7 @@ def raw_reward(reward: float, info: Mapping[str, Any]) -> float:
     """Return what the page or the evaluator itself gave.
 
     BrowserGym's reward for MiniWoB is 1 for every raw reward above 0. Many pages pay a part of 1 for a
-    partial or wrong answer (docs/browser.md lists them). The raw reward does not depend on the elapsed time;
+    partial or wrong answer (docs/reference/browser.md lists them). The raw reward does not depend on the elapsed time;
     the page's other reward does.
 
     Args:
@@ -84,7 +84,7 @@ def require_types(types: Iterable[str]) -> None:
         raise EnvironmentFailure(
             f"environment.browser.types names {unknown}, and MiniWoB has no such type.",
             f"Expected one such as {' or '.join(_similar_names(unknown))}.",
-            "docs/browser.md lists those with an expert.",
+            "docs/reference/browser.md lists those with an expert.",
         )
 
 

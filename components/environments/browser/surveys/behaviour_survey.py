@@ -3,7 +3,7 @@
     python -m components.environments.browser.surveys.behaviour_survey --seeds 20 --json survey.json
     python -m components.environments.browser.surveys.behaviour_survey --behaviour random --types all
 
-The result is the table of docs/browser.md. Each type is played on seeds that no data set uses. Its row
+The result is the table of docs/reference/browser.md. Each type is played on seeds that no data set uses. Its row
 reports:
 
 - the episodes won, played, and broken by infrastructure,

@@ -5,7 +5,7 @@
 Two players act on every type. One takes admissible actions at random. The other takes none to four of them
 and then sends the form. A third, the near-miss policy of the offline data, acts where the instruction can be
 read. Types that are in the JSON file already are not played again, so an interrupted survey continues.
-`--table docs/browser.md` writes the table of that document from the file.
+`--table docs/reference/browser.md` writes the table of that document from the file.
 """
 
 from __future__ import annotations
