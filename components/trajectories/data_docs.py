@@ -32,7 +32,8 @@ th{background:#f6f8fa}td.n{text-align:right;white-space:nowrap}
 .card{border:1px solid #d0d7de;border-radius:6px;margin:8px 0}
 .card-header{background:#f6f8fa;padding:6px 10px}
 .card-body{padding:6px 10px;max-height:75vh;overflow:auto}.card:has(.btn-group-toggle){display:none}
-ul.nav{list-style:none;margin:0;padding:0}ol.breadcrumb{display:flex;gap:8px;list-style:none;padding:0;color:#57606a}
+ul.nav{list-style:none;margin:0;padding:0}
+ol.breadcrumb{display:flex;gap:8px;list-style:none;padding:0;color:#57606a}
 .collapse{display:none}.collapse:target{display:block}.navbar{padding:0}
 .text-danger,.broken{color:#b42318}.text-success,.kept{color:#11713b}
 .fa-check-circle::before,.kept::before{content:"\\2714  "}

@@ -19,7 +19,7 @@ import pyarrow as pa
 from components.config import DataConfig
 from components.errors import DataError
 from components.records import TRAIN, Task, Transition
-from components.trajectories.columns import Columns, examine, refused
+from components.trajectories.columns import ColumnProblem, Columns, examine, refused
 from components.trajectories.data_docs import Rule, make_local
 from components.trajectories.expectations import check_of, open_context, reasons_by_row, run_expectations
 from components.trajectories.parquet_file import read_table, write_frame
@@ -70,25 +70,20 @@ def validate(
     `data_docs/index.html` into `out_dir`.
 
     Args:
-        title: name of the data set and its version in the Data Docs.
-        run_name: name of the run in the Data Docs.
+        title, run_name: names of the data set and of the run in the Data Docs.
 
     Raises:
-        DataError: the file is missing, damaged or has other columns; or more than `config.quarantine_share`
-            of the rows break a rule (the message shows the first five); or no row is left.
+        DataError: the file is missing, damaged or has other columns; more than `config.quarantine_share` of
+            the rows break a rule; or no row is left.
     """
-    docs = out_dir / "data_docs"
-    clean_path = out_dir / "transitions.parquet"
     title = title or transitions_path.stem
     run_name = run_name or "dreamgym-validate"
-    shutil.rmtree(docs, ignore_errors=True)
-    clean_path.unlink(missing_ok=True)
+    docs, clean_path = _prepare_output(out_dir)
     raw = read_table(transitions_path)
     context = open_context(docs)
     facts = [("file", str(transitions_path)), ("run", run_name), ("rows", f"{raw.num_rows:,}")]
     columns, problems = examine(raw, TRANSITION_SCHEMA, TRANSITION_DEFAULTS)
-    column_frame, column_rule = column_expectation(problems)
-    checks = list(map(check_of, run_expectations(context, "columns", column_frame, [column_rule], run_name)))
+    checks = _check_columns(context, problems, run_name)
     if problems:  # the other rules need the right columns
         make_local(docs, title, facts, _rules(checks))
         raise refused(transitions_path, problems)
@@ -109,6 +104,20 @@ def validate(
     return ValidationReport(
         len(frame), len(clean), quarantined, share, checks, docs / "index.html", clean_path, columns
     )
+
+
+def _prepare_output(out_dir: Path) -> tuple[Path, Path]:
+    """Remove earlier results; return (directory of the Data Docs, file of the clean transitions)."""
+    docs = out_dir / "data_docs"
+    clean_path = out_dir / "transitions.parquet"
+    shutil.rmtree(docs, ignore_errors=True)
+    clean_path.unlink(missing_ok=True)
+    return docs, clean_path
+
+
+def _check_columns(context: Any, problems: Sequence[ColumnProblem], run_name: str) -> list[Check]:
+    frame, rule = column_expectation(problems)
+    return [check_of(result) for result in run_expectations(context, "columns", frame, [rule], run_name)]
 
 
 def _counts(reasons: Mapping[int, list[str]], quarantined: pd.DataFrame) -> list[tuple[str, str]]:

@@ -209,7 +209,6 @@ def test_mlflow_with_login_keeps_rows_in_postgres_and_files_in_s3(
         "policy", tracker.alias("policy", "champion"), tmp_path / "back"
     )
     assert (downloaded / "weights").read_bytes() == b"w" * 100_000
-
     import boto3
 
     s3_client = boto3.client(
