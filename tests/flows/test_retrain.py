@@ -147,7 +147,7 @@ def test_mlflow_has_a_parent_with_a_child_a_stage_and_the_data(clone, first):
     assert set(mlflow_view.PARAMS) <= parent.data.params.keys()
     note = parent.data.tags["mlflow.note.content"]
     assert (
-        note.startswith("**Promoted.** It won")
+        note.startswith("**Promoted.** The challenger won")
         and "| refined |" in note
         and "report.html" in note
         and "## " not in note

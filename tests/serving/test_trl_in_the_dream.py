@@ -1,4 +1,4 @@
-"""TRL's GRPOTrainer trains in a served dream over OpenEnv's own client, in both ways of docs/guides/serve.md."""
+"""TRL's GRPOTrainer trains in a served dream, in both ways of docs/guides/serve.md."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Which browser tasks there are, and to which split each belongs.
 
 MiniWoB's tasks are split by seed, by page and by type; WebArena's by template. The default types are those
-with an expert (measured in docs/reference/browser.md). Every fourth of the types in use is kept for the test split
-alone, so that the test has types that no training task has.
+with an expert (measured in docs/reference/browser.md). Every fourth of the types in use is kept for the
+test split alone, so that the test has types that no training task has.
 """
 
 from __future__ import annotations

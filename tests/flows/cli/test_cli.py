@@ -7,15 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
-import sqlalchemy
 from builders import make_task, make_transition
-from mlflow import MlflowClient
-from mlflow.exceptions import MlflowException
-from ports import free_port
-from prefect.settings import PREFECT_API_URL, temporary_settings
-from rich.console import Console
 from typer.testing import CliRunner
 
 from components.errors import (
@@ -31,7 +24,6 @@ from components.trajectories.store import DataLayout, write_tasks, write_transit
 from flows.checks import preflight
 from flows.cli import app as cli
 from flows.cli import command
-from flows.failures import expected_failure
 from flows.settings import DEFAULTS, prefect_is_configured, prepare
 
 ROOT = Path(__file__).parents[3]
@@ -290,62 +282,6 @@ def test_resolved_config_is_read_back(run, tmp_path):
     assert '"budget": 12000' in done.stdout
 
 
-def test_an_expected_failure_is_recognised_inside_other_exceptions():
-    gate = FidelityGateClosed("too low")
-    wrapped = RuntimeError("the flow run failed")
-    wrapped.__cause__ = gate
-    assert expected_failure(wrapped) is gate
-    assert expected_failure(OSError(28, "No space left on device", "data/x")).exit_code == 1
-    handled = KeyError("a bug while a failure was handled")
-    handled.__context__ = gate
-    assert expected_failure(handled) is None
-
-
-def test_a_database_without_room_is_a_full_disk(tmp_path):
-    """MLflow's SQLite with a limited size, which fails as on a full disk."""
-    client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
-    run_id = client.create_run(client.create_experiment("full", artifact_location=str(tmp_path))).info.run_id
-    engine = client._tracking_client.store.engine
-    sqlalchemy.event.listen(
-        engine, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count=1")
-    )
-    engine.dispose()
-    with pytest.raises(MlflowException) as failed:
-        for number in range(1000):
-            client.log_param(run_id, f"p{number}", "v" * 400)
-    wrapped = RuntimeError("the stage failed")
-    wrapped.__cause__ = failed.value
-    failure = expected_failure(wrapped)
-    assert failure is not None and failure.exit_code == 1
-    assert failure.found.startswith("The disk is full") and "Free some space" in failure.next_step
-
-
-def test_a_lost_prefect_server_is_an_expected_failure_and_other_failed_requests_are_bugs():
-    """Real refusals of a free port. A server with a broken database answers 500; 404 would be a bug."""
-    api = f"http://127.0.0.1:{free_port()}/api"
-
-    def failure(url, status=0):
-        with pytest.raises(httpx.HTTPError) as failed:
-            if status:
-                httpx.Response(status, request=httpx.Request("POST", url)).raise_for_status()
-            httpx.get(url)
-        return expected_failure(failed.value)
-
-    with temporary_settings({PREFECT_API_URL: api}):
-        gone, broken = failure(f"{api}/flow_runs/"), failure(f"{api}/logs/", 500)
-        assert (
-            failure(f"{api}/logs/", 404) is None
-            and failure(f"http://127.0.0.1:{free_port()}/v1/chat") is None
-        )
-    assert (
-        gone is not None
-        and gone.exit_code == 1
-        and api in gone.found
-        and "same command again" in gone.next_step
-    )
-    assert broken is not None and "500" in broken.found
-
-
 def test_settings_of_the_user_are_kept(monkeypatch, repository, tmp_path):
     for name in [*DEFAULTS, "PREFECT_HOME", "PREFECT_API_URL", "PREFECT_RESULTS_LOCAL_STORAGE_PATH"]:
         monkeypatch.setenv(name, "")
@@ -435,40 +371,3 @@ def _free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def test_a_finished_run_is_a_table(tmp_path):
-    """It has success with n and interval, agreement, costs, stages, paths; brackets are no markup."""
-    from components.evaluation.metrics.intervals import proportion
-    from components.tracking.manifest import Manifest, StageEntry
-    from components.tracking.run_environment import Environment, Git
-    from components.tracking.runs import write_metrics
-    from flows.cli.tables.run_table import print_run
-    from flows.printing.output import Output
-
-    metrics = {
-        f"evaluate/{name}/success_rate": proportion(won, 64).to_json()
-        for name, won in (("cloned", 16), ("dreamed", 32))
-    }
-    metrics["fidelity/rollout_agreement/cloned"] = proportion(9, 10).to_json()
-    write_metrics(tmp_path, metrics)
-    stages = [
-        StageEntry(name="validate", key="0", seconds=4, reused=True),
-        StageEntry(name="clone", key="1", seconds=75, reused=False),
-    ]
-    config = {"evaluation": {"confidence": 0.9}}
-    manifest = Manifest(
-        run_id="r", environment=Environment(git=Git(commit="0" * 40)), config=config, stages=stages
-    )
-    manifest.costs.real_interactions, manifest.costs.tokens_trained = 3210, 6_100_000
-    manifest.save(tmp_path)
-    console = Console(record=True, width=160, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115
-    print_run(Output(console), tmp_path, False, "It won [4] of 64 games.", 79.0)
-    text = console.export_text()
-    assert "25.0%" in text and "50.0%" in text and "64" in text and "not measured" in text
-    assert "90.0%" in text and "n=10" in text
-    assert "90 % interval" in text and "confirmed (95 % interval)" in text
-    assert "3,210 for training" in text and "6,100,000 trained on, 0 generated" in text
-    assert "1 made, 1 reused (saved 4 s)" in text and "1 min 19 s" in text
-    assert "Not promoted." in text and "It won [4] of 64 games." in text
-    assert str(tmp_path / "report.html") in text and "dreamgym ui" in text

@@ -97,7 +97,7 @@ def test_the_profile_has_the_shares_of_an_update_and_of_a_dream(batch, adapter, 
     for name in ("model", "policy"):
         save_model(make_model(max_positions=2048), VOCABULARY, tmp_path / name)
     monkeypatch.setattr(bench_profile, "played_batch", lambda *_: batch)
-    monkeypatch.setattr(bench_profile, "lessons", lambda *_: [])
+    monkeypatch.setattr(bench_profile, "offline_transitions", lambda *_: [])
     monkeypatch.setattr(bench_profile, "held_out", lambda *_: set())
     save_prompt_form(tmp_path / "model", ExperienceModelConfig())
     config = load_config(

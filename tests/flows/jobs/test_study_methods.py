@@ -148,7 +148,7 @@ def test_a_cell_comes_back_for_its_origin_alone(tmp_path):
         read_cell(tmp_path, "clone", 3, other)
     text = path.read_text()
     path.write_text(text.replace('"confidence"', '"convidence"'))
-    with pytest.raises(DataError, match="a config that there is no more.*rm "):
+    with pytest.raises(DataError, match="a config that is no longer valid.*rm "):
         read_cell(tmp_path, "clone", 3, origin)
     path.write_text(text[:-20])
     with pytest.raises(DataError, match="no cell of a study.*rm "):

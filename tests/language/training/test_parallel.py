@@ -45,21 +45,20 @@ class Even:
         pass
 
 
-def make_loop(**settings):
+def make_loop(kind="grpo", lora=LoraConfig()):
     policy = Policy(make_model(), VOCABULARY)
-    settings |= {
-        "iterations": 3,
-        "tasks": 2,
-        "group": 4,
-        "updates": 2,
-        "epochs": 2,
-        "demonstration_weight": 0.0,
-    }
-    config = RLConfig(max_new_tokens=6, batch_tokens=200, **settings)
-    tasks = EvenTasks([make_task(n, instruction=f"put a mug in desk {n}") for n in range(4)])
-    return Loop(
-        policy, OneProcess(Even()), tasks, make_algorithm(config, policy), config, max_steps=2, seed=0
+    config = RLConfig(
+        iterations=3,
+        tasks=2,
+        num_generations=4,
+        demonstration_weight=0.0,
+        max_new_tokens=6,
+        batch_tokens=200,
+        algorithm={"type": kind, "optimizer_steps": 2, "num_iterations": 2},
     )
+    tasks = EvenTasks([make_task(n, instruction=f"put a mug in desk {n}") for n in range(4)])
+    algorithm = make_algorithm(config, policy)
+    return Loop(policy, OneProcess(Even()), tasks, algorithm, config, max_steps=2, seed=0, lora=lora)
 
 
 def train(place: Path):
@@ -77,7 +76,7 @@ def train(place: Path):
     weights = [model, resumed_model]
     for name, settings in {
         "grpo": {},
-        "ppo": {"algorithm": "ppo"},
+        "ppo": {"kind": "ppo"},
         "lora": {"lora": LoraConfig(rank=2)},
     }.items():
         loop = make_loop(**settings)

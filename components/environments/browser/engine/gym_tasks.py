@@ -62,8 +62,8 @@ def raw_reward(reward: float, info: Mapping[str, Any]) -> float:
     """Return what the page or the evaluator itself gave.
 
     BrowserGym's reward for MiniWoB is 1 for every raw reward above 0. Many pages pay a part of 1 for a
-    partial or wrong answer (docs/reference/browser.md lists them). The raw reward does not depend on the elapsed time;
-    the page's other reward does.
+    partial or wrong answer (docs/reference/browser.md lists them). The raw reward does not depend on the
+    elapsed time; the page's other reward does.
 
     Args:
         reward: the reward that the task's `validate` returned.

@@ -3,8 +3,8 @@
     python -m components.environments.browser.surveys.behaviour_survey --seeds 20 --json survey.json
     python -m components.environments.browser.surveys.behaviour_survey --behaviour random --types all
 
-The result is the table of docs/reference/browser.md. Each type is played on seeds that no data set uses. Its row
-reports:
+The result is the table of docs/reference/browser.md. Each type is played on seeds that no data set uses.
+Its row reports:
 
 - the episodes won, played, and broken by infrastructure,
 - the steps of a won episode,

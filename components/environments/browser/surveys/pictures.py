@@ -1,6 +1,6 @@
-"""Take screenshots of the browser, each page beside the state that the agent sees, for docs/reference/browser.md.
+"""Screenshots for docs/reference/browser.md: each page beside the state that the agent sees.
 
-    python -m components.environments.browser.surveys.pictures docs/images login-user:2 click-tab-2:1 choose-list:0
+    python -m components.environments.browser.surveys.pictures docs/images login-user:2 choose-list:0
 
 Each argument is a task type, and after how many of the expert's steps its picture is taken.
 """
