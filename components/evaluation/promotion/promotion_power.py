@@ -3,8 +3,8 @@
     python -m components.evaluation.promotion.promotion_power
 
 prints the tables of docs/reference/metrics.md. The numbers are those of `decide` with the conditions
-`threshold`, `min_absolute_change` and `max_p_value`. The conditions on single families and on the dream's agreement are
-left out. Games are treated as independent.
+`threshold`, `min_absolute_change` and `max_p_value`. The conditions on single families and on the dream's
+agreement are left out. Games are treated as independent.
 """
 
 from __future__ import annotations
