@@ -105,9 +105,7 @@ def test_wrong_validation_tasks_are_an_error_with_the_next_step(kind, words):
 def test_a_world_without_a_validation_split_learns_how_to_add_one():
     found, next_step = found_in(WithoutSplit)
     assert found == "20 further tasks of the test split, as the adapter lists no validation split"
-    assert (
-        "set splits = ('train', 'validation', 'test')" in next_step and "add-an-environment.md" in next_step
-    )
+    assert "set splits = ('train', 'validation', 'test')" in next_step and "add-a-world.md" in next_step
 
 
 def test_a_missing_second_batch_is_reported_if_the_config_asks_for_one():

@@ -75,7 +75,7 @@ def test_without_a_p_value_an_equal_challenger_is_promoted_half_of_the_time():
 
 
 def test_the_published_tables_equal_the_computed_ones():
-    text = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
     assert power_tables(DEFAULT).strip() in text
 
 

@@ -9,7 +9,7 @@ from builders import VOCABULARY, make_episode, make_task
 from chat_server import ChatServer, Reply
 from prefect.logging import disable_run_logger
 
-from components.config import Config
+from components.config import Config, ExperienceModelConfig
 from components.errors import EndpointError
 from components.tracking.manifest import Costs
 from flows.run.teacher_annotations import ANSWERS, teach
@@ -90,18 +90,20 @@ def test_a_plan_that_the_model_could_never_write_is_refused_with_the_option_to_r
         assert asked_again and "experience_model.max_new_tokens=100" in asked_again[0][-1]["content"]
 
 
-def test_an_interrupted_training_resumes_with_the_same_episodes(tmp_path):
+def test_an_interrupted_training_resumes_with_the_same_episodes(tmp_path, monkeypatch):
+    monkeypatch.setattr(ExperienceModelConfig, "max_unannotated_share", 0.5)
+
     def dumb(body):
         return Reply("no") if "go to shelf 1" in body["messages"][1]["content"] else plan("works")
 
     with ChatServer(answer=dumb) as server:
-        first, outcome = teach_with(server, tmp_path / "one", max_unannotated_share=0.5)
+        first, outcome = teach_with(server, tmp_path / "one")
     assert [e.steps[0].episode_id for e in first] == ["b"] and outcome.metrics[
         "teacher/unannotated_rate"
     ].value == 0.5
     (tmp_path / "one" / "checkpoint.pt").touch()
     with ChatServer(plan("works")) as server:
-        second, outcome = teach_with(server, tmp_path / "one", max_unannotated_share=0.5)
+        second, outcome = teach_with(server, tmp_path / "one")
         assert second == first and not server.requests
         assert outcome.metrics["teacher/unannotated_rate"].value == 0.5
         (tmp_path / "one" / "checkpoint.pt").unlink()

@@ -41,7 +41,6 @@ def test_an_invalid_address_is_refused(url):
             r"but endpoint\.url is empty.*endpoint\.url=http://localhost:8000/v1",
         ),
         (["experience_model.teacher=llm"], r"endpoint\.url and endpoint\.model is empty"),
-        (["experience_model.max_unannotated_share=0.5"], "has no effect with teacher: programmatic"),
         (
             ["experience_model.reasoning=false", "experience_model.teacher=llm"],
             "teacher has no effect with reasoning: false",
