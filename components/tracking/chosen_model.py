@@ -1,6 +1,6 @@
 """Choose the experience model that a command opens, and say why.
 
-It is the named one, else the champion's, else the newest finished one.
+It is the named one, else the champion's, else the newest finished one, else the one that comes with the data.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from components.tracking.mlflow_adapter.tracker import Tracker
 from components.tracking.stage_store.hashes import text_hash
 from components.tracking.stage_store.stage_result import RECORD, StageResult
 from components.tracking.stage_store.stage_store import StageStore
+from components.trajectories.store import DataLayout
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,10 @@ def choose_model(config: Config, root: Path, named: Path | None) -> ChosenModel:
 
 
 def _newest_model(root: Path, environment: str, reason: str) -> ChosenModel:
-    return ChosenModel(find_model(root, None, environment), f"the newest finished one; {reason.rstrip('.')}")
+    directory = find_model(root, None, environment)
+    is_shipped = directory == DataLayout.of(root, environment).shipped_model
+    choice = "the one that comes with the data" if is_shipped else "the newest finished one"
+    return ChosenModel(directory, f"{choice}; {reason.rstrip('.')}")
 
 
 def champion_model(config: Config, root: Path) -> ChosenModel | None:

@@ -17,11 +17,19 @@ from components.trajectories.store import DataLayout, read_tasks, read_transitio
 def find_model(root: Path, named: Path | None, environment: str) -> Path:
     """Directory of the named experience model, or of the newest finished one of the environment.
 
+    A clone that has not finished one yet has the model that comes with the data, if there is one.
+
     Raises:
-        DataError: the named directory has no weights, or no stage is finished.
+        DataError: the named directory has no weights, or no stage is finished and the data has no model.
     """
     if named is None:
-        return _newest_output(root, environment, "experience_model", "model", "experience model")
+        try:
+            return _newest_output(root, environment, "experience_model", "model", "experience model")
+        except DataError:
+            shipped = DataLayout.of(root, environment).shipped_model
+            if has_weights(shipped):
+                return shipped
+            raise
     if not has_weights(named):
         reason = "no *.safetensors in it" if named.is_dir() else "there is no such directory"
         problem = f"{named} holds no experience model: {reason}."

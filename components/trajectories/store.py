@@ -81,6 +81,11 @@ class DataLayout:
         """Directory of the pretrained backbone and its tokenizer."""
         return self.root / "backbone"
 
+    @property
+    def shipped_model(self) -> Path:
+        """Directory of the experience model that comes with the data, for commands before the first run."""
+        return self.root.parent / "experience_models" / self.root.name
+
 
 def write_tasks(path: Path, tasks: Iterable[Task]) -> None:
     """Write `tasks` in the given order and replace `path` atomically.

@@ -23,6 +23,7 @@ from flows.cli.command import (
     prepare_flow_logs,
     prepare_run,
     report_failures,
+    show_progress,
 )
 from flows.printing.output import JsonFile, VerbGroup, open_closed_streams, output
 
@@ -100,7 +101,8 @@ def retrain(
 
         prepare_flow_logs(debug)
         began = time.monotonic()
-        result = retrain_flow(settings, workspace)
+        with show_progress(settings, workspace, debug):
+            result = retrain_flow(settings, workspace)
         finish_retrain(page, result, time.monotonic() - began)
 
 

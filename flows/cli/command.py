@@ -14,6 +14,8 @@ Exit codes:
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -168,6 +170,31 @@ def prepare_run(config: Path | None, overrides: list[str] | None, root: Path | N
     check_settings(workspace, settings, config)
     print_status("Starting (the libraries take some seconds to load) ...")
     return settings, workspace
+
+
+@contextmanager
+def show_progress(settings: Config, workspace: Path, debug: bool) -> Iterator[None]:
+    """Show the progress of a retraining on stderr within this block: what is going on, and the time left.
+
+    Prefect's log lines go to a file in `.dreamgym/logs/`.
+
+    Args:
+        debug: leave Prefect's log lines on the terminal.
+    """
+    if debug:
+        yield
+        return
+    from components.tracking.stage_store.stage_store import StageStore
+    from flows.printing.run_progress import STEPS, expected_seconds, run_progress
+
+    store = StageStore(workspace / ".dreamgym" / "stages")
+    earlier = {stage: results[0].seconds for stage in STEPS if (results := store.earlier_results(stage))}
+    log_file = (
+        workspace / ".dreamgym" / "logs" / f"retrain-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    )
+    print_status(f"Full log: {log_file.relative_to(workspace)}")
+    with run_progress(err, log_file, expected_seconds(settings.environment.name, earlier)):
+        yield
 
 
 def finish_retrain(page: Output, result: RetrainResult, seconds: float = 0.0) -> None:

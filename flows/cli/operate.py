@@ -24,6 +24,7 @@ from flows.cli.command import (
     print_status,
     report_failures,
     run_study,
+    show_progress,
 )
 from flows.printing.output import JsonFile, output
 
@@ -186,7 +187,8 @@ def resume(
             exit_if_crashed(cell)
             return
         began = time.monotonic()
-        result = retrain(settings, workspace)
+        with show_progress(settings, workspace, debug):
+            result = retrain(settings, workspace)
         finish_retrain(page, result, time.monotonic() - began)
 
 
