@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from components.child_processes import end_with_parent
-from flows.cli import ablation, bench, evaluate, operate, prepare, setup, storage, worlds
+from flows.cli import bench, comparisons, evaluation, operate, prepare, setup, storage, worlds
 from flows.cli import data as data_versions
 from flows.cli.command import (
     ConfigFile,
@@ -106,7 +106,7 @@ def retrain(
         finish_retrain(page, result, time.monotonic() - began)
 
 
-for _commands in (prepare, setup, evaluate, ablation, bench, operate, storage, worlds, data_versions):
+for _commands in (prepare, setup, evaluation, comparisons, bench, operate, storage, worlds, data_versions):
     app.add_typer(_commands.verbs)
 
 

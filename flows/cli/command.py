@@ -225,7 +225,7 @@ def run_study(
         finished: only read finished cells, run no other.
     """
     from components.evaluation.study.study_results import summarise
-    from flows.cli.tables.study_table import print_study
+    from flows.cli.tables.methods_table import print_study
     from flows.jobs.study import study
     from flows.jobs.study_methods import BASE, BASES
 

@@ -86,8 +86,8 @@ from components.trajectories.store import (
     write_transitions,
 )
 from flows.jobs.pretrain_run import LogCurves, pretraining_run
-from flows.progress import curve_logger
 from flows.run.run_data import index_directories
+from flows.training_log import curve_logger
 
 T = TypeVar("T")
 

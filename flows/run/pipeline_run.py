@@ -50,7 +50,7 @@ BOOKKEEPING = [
     "components.config",
     "components.errors",
 ]
-BOOKKEEPING += ["flows.dead_flow_runs", "flows.progress", "flows.run.pipeline_run", "flows.run.stage"]
+BOOKKEEPING += ["flows.dead_flow_runs", "flows.training_log", "flows.run.pipeline_run", "flows.run.stage"]
 """What records results and makes none (a stage's own part of the config is in its key)."""
 
 _SINCE = [psutil.Process().create_time()]

@@ -16,10 +16,10 @@ from components.policy.behaviour_cloning import clone
 from components.policy.early_experience import explore, reflections, world_examples
 from components.policy.policy import Policy
 from components.records import Trajectory
-from flows.progress import curve_logger
 from flows.run.pipeline_run import Run
 from flows.run.run_data import episodes_to_clone, families_config, policy_backbone
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
+from flows.training_log import curve_logger
 
 ALTERNATIVES = 3
 """K of Early Experience: actions that are tried at each state in addition to the expert's."""

@@ -35,7 +35,6 @@ from components.language.training.fine_tuning import supervised_finetune
 from components.records import TEST, TRAIN, Trajectory
 from components.trajectories.augmentation.hindsight import hindsight
 from components.trajectories.augmentation.renaming import original_task_id, rename_episodes
-from flows.progress import curve_logger, progress_logger
 from flows.run.pipeline_run import Run
 from flows.run.run_data import (
     encoder_input,
@@ -48,6 +47,7 @@ from flows.run.run_data import (
 from flows.run.run_dream import load_experience_model, quotation_check
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.teacher_annotations import teach
+from flows.training_log import curve_logger, progress_logger
 
 EXERCISE_KINDS = 4
 """Kinds of exercises (compare, edit, copy, recall) that have equal shares of the rehearsal."""

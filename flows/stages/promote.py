@@ -16,9 +16,9 @@ from components.records import Task
 from components.tracking.mlflow_adapter.tracker import Tracker
 from components.tracking.stage_store.hashes import text_hash
 from components.trajectories.store import read_tasks
-from flows.run.games import play_games
 from flows.run.model_registration import register
 from flows.run.pipeline_run import Run
+from flows.run.policy_games import play_games
 from flows.run.stage import RUN_NAME
 from flows.run.validation_games import validation_games
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from components.errors import DataError
-from components.trajectories.dvc import snapshots, transfer, versions
+from components.trajectories.dvc import push_and_pull, snapshots, versions
 from components.trajectories.dvc.experiment_commit import commit_experiment
 
 TRAIN, STEPS = "data/world/tasks/train.txt", "data/world/trajectories/b.txt"
@@ -133,7 +133,7 @@ def test_a_fresh_clone_pulls_from_the_seed(repository, tmp_path):
 
 
 def test_the_seed_refuses_more_than_its_limit(repository, monkeypatch):
-    monkeypatch.setattr(transfer, "SEED_LIMIT_BYTES", 10)
+    monkeypatch.setattr(push_and_pull, "SEED_LIMIT_BYTES", 10)
     with pytest.raises(DataError, match="16 bytes: too many for the seed.*at most 10"):
         snapshots.push(repository, snapshots.SEED)
 

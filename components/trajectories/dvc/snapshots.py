@@ -36,7 +36,7 @@ from components.trajectories.dvc.data_state import (
 from components.trajectories.dvc.dvc_cache import LOCAL, SEED, cache_directory, missing_objects, remote_names
 from components.trajectories.dvc.dvc_command import run_checked
 from components.trajectories.dvc.pointer import DATA, POINTER, Out, read_pointer, write_pointer
-from components.trajectories.dvc.transfer import fetch, push
+from components.trajectories.dvc.push_and_pull import fetch, push
 from components.trajectories.dvc.verification import tree_hash, verify
 
 __all__ = [

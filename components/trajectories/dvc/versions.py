@@ -28,8 +28,8 @@ from components.trajectories.dvc.dvc_cache import (
 )
 from components.trajectories.dvc.dvc_command import command_error, run_dvc
 from components.trajectories.dvc.pointer import DATA, POINTER, Out, write_pointer
+from components.trajectories.dvc.push_and_pull import choose_remote, fetch
 from components.trajectories.dvc.snapshots import Snapshot, pull
-from components.trajectories.dvc.transfer import choose_remote, fetch
 
 SHARED_SECTIONS = ("remote", "cache", "state", "index", "db")
 """Sections of DVC's config that such a repository shares with the clone."""

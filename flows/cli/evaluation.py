@@ -122,7 +122,7 @@ def pool(
         from components.evaluation.metrics.pooling import pool as pool_games
         from components.tracking.runs import find_run, read_games
         from components.tracking.same_policy import distinct_runs, require_different_policies
-        from flows.cli.tables.study_table import print_pooled
+        from flows.cli.tables.methods_table import print_pooled
 
         directories = [find_run(workspace / "runs", run) for run in runs]
         require_different_policies(distinct_runs(directories), workspace / ".dreamgym" / "stages")
