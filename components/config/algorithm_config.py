@@ -82,13 +82,12 @@ class PPOConfig(PolicyGradientConfig):
 
     needs_task_clusters: ClassVar[bool] = True
     min_generations: ClassVar[int] = 1
+    value_learning_rate: ClassVar[float] = 1e-3
+    """Learning rate of the value head; it falls with `rl.learning_rate`."""
 
     type: Literal["ppo"] = "ppo"
     gae_lambda: float = Field(
         0.95, ge=0, le=1, description="lambda of generalised advantage estimation, per step of the episode."
-    )
-    value_learning_rate: float = Field(
-        1e-3, gt=0, description="Learning rate of the value head; it falls with rl.learning_rate."
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from components.config.reading.config_values import Seed
@@ -10,6 +12,9 @@ from components.config.section import Section
 
 class DataConfig(Section):
     """The offline trajectories that `dreamgym collect` records."""
+
+    max_text_chars: ClassVar[int] = 4000
+    """Longest text that validation accepts, in characters."""
 
     train_tasks: int = Field(300, ge=1, description="Training tasks played for the offline data.")
     fidelity_tasks: int = Field(
@@ -37,7 +42,4 @@ class DataConfig(Section):
     )
     quarantine_share: float = Field(
         0.02, ge=0, le=1, description="Share of invalid rows above which validation stops the run."
-    )
-    max_text_chars: int = Field(
-        4000, ge=1, description="Longest text that validation lets pass, in characters."
     )

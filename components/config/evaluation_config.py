@@ -4,7 +4,7 @@ gate.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -54,11 +54,13 @@ class FidelityConfig(Section):
 class EvaluationConfig(Section):
     """Success on held-out real games."""
 
+    confidence: ClassVar[float] = 0.95
+    """Level of the intervals."""
+
     tasks: int = Field(64, ge=1, description="Held-out real games each policy plays once.")
     temperature: float = Field(
         1.0, ge=0, description="Of the evaluated policy: 1 as it was trained, 0 greedy."
     )
-    confidence: float = Field(0.95, gt=0, lt=1, description="Level of the intervals.")
 
 
 class StudyConfig(Section):

@@ -33,7 +33,6 @@ _OF_STAGE = {
     "grpo.negative_weight": "algorithm.negative_advantage_weight",
     "grpo.normalise": "algorithm.scale_rewards",
     "ppo.gae_lambda": "algorithm.gae_lambda",
-    "ppo.value_rate": "algorithm.value_learning_rate",
     "dpo.beta": "algorithm.beta",
     "dpo.sync_every": "algorithm.sync_every",
     "rft.most": "algorithm.max_successes",
@@ -50,6 +49,7 @@ _REMOVED_OF_STAGE: dict[str, Any] = {
     "hero.beta": 0.05,
     "hero.weighting": "appendix",
     "ppo.value_weight": 0.5,
+    "ppo.value_rate": 0.001,
     "ppo.value_clip": 0.2,
     "ppo.clusters": 8,
     "dpo.sync_reference": True,
@@ -87,6 +87,9 @@ RENAMED: dict[str, str] = {
 REMOVED: dict[str, Any] = {
     **{f"{old}.{key}": value for old in STAGES for key, value in _REMOVED_OF_STAGE.items()},
     "cloning.optimizer": "adamw",
+    "data.max_text_chars": 4000,
+    "environment.browser.action_seconds": 5.0,
+    "evaluation.confidence": 0.95,
     "cloning.alternatives": 3,
     "experience_model.checkpoint_every": 200,
     "experience_model.max_unannotated_share": 0.05,
@@ -180,8 +183,7 @@ def _migrate(values: dict[str, Any]) -> dict[str, Any]:
     lora: dict[str, Any] = {}
     for section in ("cloning", "experience_model"):
         lora |= _taken(values.get(section, {}), "lora") or {}
-        for key in [key for key in values.get(section, {}) if f"{section}.{key}" in REMOVED]:
-            values[section].pop(key)
+    drop_removed_options(values)
     rl = dict(values.pop("rl", {}))
     for old, new in STAGES.items():
         if old in values:
@@ -220,6 +222,16 @@ def migrate_stage(values: Mapping[str, Any]) -> dict[str, Any]:
         elif _has_option(kind, key):
             algorithm[to.removeprefix("algorithm.")] = value
     return {"algorithm": algorithm, **stage}
+
+
+def drop_removed_options(values: dict[str, Any]) -> None:
+    """Delete the removed options from the nested mapping `values`, in place; those of RL stages stay."""
+    for key in [key for key in _leaves(values) if key in REMOVED and key.partition(".")[0] not in STAGES]:
+        *sections, name = key.split(".")
+        section = values
+        for part in sections:
+            section = section[part]
+        section.pop(name)
 
 
 _POLICY_GRADIENT = ("reward", "discount", "idle_penalty", "loss_mean", "clip", "clip_high", "kl")

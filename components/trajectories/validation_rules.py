@@ -116,7 +116,7 @@ def row_expectations(config: DataConfig) -> list[Any]:
         for name in TRANSITION_SCHEMA.names
     ]
     for name in TEXT_COLUMNS:
-        notes = f"The text in {name} has 1 to {max_chars} characters (data.max_text_chars)."
+        notes = f"The text in {name} has 1 to {max_chars} characters."
         rules.append(
             gxe.ExpectColumnValueLengthsToBeBetween(
                 column=name, min_value=1, max_value=max_chars, notes=notes, meta=_meta(f"{name}_length")

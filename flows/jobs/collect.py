@@ -195,5 +195,5 @@ def recorded_settings(config: Config) -> dict[str, dict[str, Any]]:
     """Return the part of the config that the recorded games and episodes depend on."""
     return {
         "environment": config.environment.decisive(),
-        "data": config.data.model_dump(exclude={"quarantine_share", "max_text_chars"}),
+        "data": config.data.model_dump(exclude={"quarantine_share"}),
     }

@@ -23,7 +23,7 @@ from components.trajectories.validation import ValidationReport, examples, valid
 from flows.cli.validation_view import print_validation
 from flows.printing.output import Output
 
-LIMIT = 50
+LIMIT = DataConfig.max_text_chars
 STEPS = 4
 
 
@@ -113,7 +113,7 @@ def report(tmp_path_factory) -> ValidationReport:
     )
     broken = [row for rows, _ in BROKEN.values() for row in rows]
     rows = good_episodes(3) + broken + marked + longest
-    config = DataConfig(quarantine_share=0.9, max_text_chars=LIMIT)
+    config = DataConfig(quarantine_share=0.9)
     names = {
         "title": "alfworld train, data 0123",
         "run_name": "20261126-091140-9999",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,9 @@ from components.config.section import Section
 
 class BrowserConfig(Section):
     """The browser environment's own options; `environment.workers` says how many browsers there are."""
+
+    action_seconds: ClassVar[float] = 5.0
+    """Longest wait until an element can be acted on; BrowserGym's 0.5 fails on a busy machine."""
 
     benchmark: Literal["miniwob", "webarena", "webarenalite"] = Field(
         "miniwob",
@@ -35,12 +38,6 @@ class BrowserConfig(Section):
     )
     page_seconds: float = Field(
         30.0, gt=0, description="Longest wait for a page to load or to answer; then its episode has failed."
-    )
-    action_seconds: float = Field(
-        5.0,
-        gt=0,
-        description="Longest wait until an element can be acted on; BrowserGym's 0.5 fails on a busy "
-        "machine.",
     )
 
     @model_validator(mode="after")

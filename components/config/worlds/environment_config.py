@@ -29,7 +29,7 @@ what is recorded.
 IDLE: dict[str, Any] = {
     "workers": True,
     "openenv": {"token_variable", "timeout_seconds", "sessions"},
-    "browser": {"executable", "page_seconds", "action_seconds"},
+    "browser": {"executable", "page_seconds"},
 }
 """What of the section `environment` changes no result, as pydantic's `exclude` takes it."""
 NEEDED = {"gymnasium": "factory", "openenv": "url", "own": "adapter"}

@@ -139,7 +139,7 @@ def texts_are_short(it: Subject) -> str:
     )
     require(
         longest <= limit,
-        f"The longest has {longest:,} characters; data.max_text_chars is {limit:,}.",
+        f"The longest has {longest:,} characters; the limit is {limit:,}.",
         "Map states to what matters in them.",
     )
     return f"at most {longest:,} characters"
