@@ -26,7 +26,7 @@ class PolicyGradientConfig(OptimiserStepsConfig):
     reward: Literal["outcome", "hero"] = Field(
         "outcome",
         description="outcome: 1 for success, else 0. hero: also the adapter's progress, which ranks "
-        "episodes that end alike (arXiv 2510.07242).",
+        "episodes with the same outcome (arXiv 2510.07242).",
     )
     discount: float = Field(
         0.95, gt=0, le=1, description="Discount per step, for the step advantages of GiGPO and PPO."
@@ -65,8 +65,8 @@ class GRPOConfig(PolicyGradientConfig):
     negative_advantage_weight: float = Field(
         0.5,
         ge=0,
-        description="Factor of negative advantages; 1: GRPO's own, 0: only better-than-average rollouts "
-        "are learnt.",
+        description="Factor of negative advantages; 1: as in GRPO, 0: train only on better-than-average "
+        "rollouts.",
     )
     scale_rewards: bool = Field(True, description="Divide advantages by the group's standard deviation.")
 
@@ -102,8 +102,8 @@ class DPOConfig(OptimiserStepsConfig):
     sync_every: int = Field(
         1,
         ge=0,
-        description="Iterations between updates of the policy that plays and of the reference: 1 online, "
-        "more semi-online, 0 never (offline).",
+        description="Iterations between updates of the rollout policy and of the reference: 1 online, "
+        "more semi-online, 0 offline.",
     )
 
 
@@ -114,7 +114,7 @@ class RFTConfig(Section):
     min_generations: ClassVar[int] = 1
 
     type: Literal["rft"] = "rft"
-    max_successes: int = Field(8, ge=1, description="Different successes kept per task, the newest.")
+    max_successes: int = Field(8, ge=1, description="Different successes kept per task, the newest ones.")
     epochs: int = Field(3, ge=1, description="Epochs over all kept successes, in each iteration.")
 
 

@@ -27,18 +27,20 @@ class BackboneConfig(Section):
     layers: int = Field(4, ge=1, description="Transformer blocks.")
     heads: int = Field(4, ge=1, description="Query heads.")
     key_value_heads: int = Field(
-        2, ge=1, description="Key-value heads, each shared by a group of query heads: a faster dream."
+        2,
+        ge=1,
+        description="Key-value heads, each shared by a group of query heads; fewer make decoding faster.",
     )
     max_positions: int = Field(4096, ge=64, description="Longest sequence in tokens.")
     chat_template: ChatTemplate = Field(
         "auto",
-        description="Wrap the prompts in the chat template of the model at `path` if its tokenizer has one, "
-        "or never.",
+        description="auto: wrap prompts in the chat template of the model at `path`, if its tokenizer has "
+        "one; off: never.",
     )
     gradient_checkpointing: bool = Field(
         False,
-        description="Compute each block again in the backward pass: less memory in training, for about a "
-        "third more time.",
+        description="Recompute each block in the backward pass: less memory in training, about a third "
+        "more time.",
     )
 
     @field_validator("chat_template", mode="before")

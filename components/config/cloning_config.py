@@ -18,8 +18,8 @@ class CloningConfig(Section):
     behaviours: list[Literal["expert", "noisy", "near_miss", "random"]] = Field(
         ["expert"],
         min_length=1,
-        description="Whose episodes are cloned: successful ones of an expert, all of the others. Mistakes "
-        "in them leave RL more to improve.",
+        description="Behaviours to clone: the successful episodes of an expert, all episodes of the "
+        "others. Mistakes in them leave RL more to improve.",
     )
     early_experience: Literal["none", "world_modelling", "self_reflection"] = Field(
         "none",

@@ -27,7 +27,7 @@ class CurriculumConfig(Section):
         0.75,
         ge=0,
         le=1,
-        description="Share of an iteration's tasks drawn from all training tasks, unplayed ones first; the "
+        description="Share of an iteration's tasks drawn from all training tasks, new ones first; the "
         "rest is selected by return variance.",
     )
 

@@ -18,27 +18,28 @@ class DataConfig(Section):
 
     train_tasks: int = Field(300, ge=1, description="Training tasks played for the offline data.")
     fidelity_tasks: int = Field(
-        40, ge=1, description="Further training-split tasks held out to measure fidelity on."
+        40, ge=1, description="Further tasks of the training split, held out to measure fidelity."
     )
     fidelity_worlds: int = Field(
         20,
         ge=0,
-        description="Test-split tasks in worlds (floor plans, sites) where no training task plays, to "
-        "measure fidelity on, too.",
+        description="Tasks of the test split to measure fidelity in worlds (floor plans, sites) without "
+        "training tasks.",
     )
-    expert: int = Field(1, ge=0, description="Expert episodes a task.")
-    noisy: int = Field(1, ge=0, description="Episodes a task of an expert that errs.")
+    expert: int = Field(1, ge=0, description="Expert episodes per task.")
+    noisy: int = Field(1, ge=0, description="Episodes per task of an expert that makes mistakes.")
     near_miss: int = Field(
-        2, ge=0, description="Episodes a task full of near misses: what teaches the dream to refuse."
+        2, ge=0, description="Episodes per task with many near misses, which train the dream to refuse."
     )
     random: int = Field(
-        1, ge=0, description="Episodes a task of a random policy, impossible and malformed actions included."
+        1, ge=0, description="Episodes per task of a random policy, with impossible and malformed actions."
     )
-    seed: Seed = Field(0, description="Seed of the behaviours; regenerated data has the same DVC hash.")
+    seed: Seed = Field(
+        0, description="Seed of the behaviours; data that is recorded again has the same DVC hash."
+    )
     families: list[str] = Field(
         default_factory=list,
-        description="Families of tasks that models and policies learn from (transfer to the others); empty: "
-        "all.",
+        description="Task families that models and policies train on (transfer to the others); empty: all.",
     )
     quarantine_share: float = Field(
         0.02, ge=0, le=1, description="Share of invalid rows above which validation stops the run."

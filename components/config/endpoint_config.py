@@ -21,41 +21,40 @@ class EndpointConfig(Section):
     """
 
     url: str = Field(
-        "", description="Base address, such as http://localhost:8000/v1; `/chat/completions` is added to it."
+        "", description="Base address, such as http://localhost:8000/v1; `/chat/completions` is appended."
     )
-    model: str = Field("", description="The model's name, as the endpoint knows it.")
+    model: str = Field("", description="Name of the model at the endpoint.")
     key_variable: str = Field(
         "",
         description="NAME of the environment variable with the API key, such as OPENAI_API_KEY, never the "
-        "key; empty: none is sent.",
+        "key; empty: no key.",
     )
-    timeout_seconds: float = Field(120.0, gt=0, description="Longest wait for one answer.")
+    timeout_seconds: float = Field(120.0, gt=0, description="Timeout of one answer.")
     retries: int = Field(
         5,
         ge=0,
-        description="Further tries after a transport error, a timeout, HTTP 429 or 5xx; nothing else is "
-        "retried.",
+        description="Retries after a transport error, a timeout, HTTP 429 or 5xx.",
     )
     backoff_seconds: float = Field(
-        1.0, ge=0, description="Wait before the first retry; it doubles each time, up to 60, with jitter."
+        1.0, ge=0, description="Wait before the first retry; doubled each time, up to 60, with jitter."
     )
     corrections: int = Field(
         2,
         ge=0,
-        description="How often an answer that cannot be used is asked for again, with what is wrong with it.",
+        description="How often an unusable answer is requested again, with a description of its error.",
     )
     temperature: float = Field(
-        0.0, ge=0, description="Of the model's sampling; some hosted models take 1 alone."
+        0.0, ge=0, description="Sampling temperature; some hosted models only accept 1."
     )
     max_tokens: int = Field(4096, ge=1, description="Longest answer in tokens.")
     limit_field: Literal["max_tokens", "max_completion_tokens"] = Field(
         "max_tokens",
-        description="What the endpoint calls that limit: OpenAI's newer models want max_completion_tokens.",
+        description="Name of that limit in the request; OpenAI's newer models expect max_completion_tokens.",
     )
     json_mode: bool = Field(
-        True, description="Ask for `response_format: json_object`; false for endpoints that refuse it."
+        True, description="Request `response_format: json_object`; false for endpoints that refuse it."
     )
-    concurrency: int = Field(4, ge=1, description="Questions asked at the same time.")
+    concurrency: int = Field(4, ge=1, description="Concurrent requests.")
 
     @model_validator(mode="after")
     def _no_dead_options(self) -> EndpointConfig:

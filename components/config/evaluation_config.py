@@ -25,23 +25,23 @@ class FidelityConfig(Section):
     judged: int = Field(
         0,
         ge=0,
-        description="Predicted steps that a language model at `endpoint` judges in `dreamgym fidelity`; 0: "
-        "none.",
+        description="Predicted steps that a language model at `endpoint` judges in `dreamgym fidelity`; "
+        "0: none.",
     )
     policy_tasks: int = Field(
-        48, ge=1, description="Training tasks on which the policy at hand is checked, dreamed and real."
+        48, ge=1, description="Training tasks on which the current policy is checked, dreamed and real."
     )
     min_next_state_exact: float = Field(
-        0.80, ge=0, le=1, description="Floor of exact next states where they are determined by the history."
+        0.80, ge=0, le=1, description="Lowest rate of exact next states, where the history determines them."
     )
     min_reward_precision: float = Field(
-        0.80, ge=0, le=1, description="Floor of reward precision on held-out transitions."
+        0.80, ge=0, le=1, description="Lowest reward precision on held-out transitions."
     )
     max_unparsable_rate: float = Field(
-        0.02, ge=0, le=1, description="Ceiling of answers that cannot be read."
+        0.02, ge=0, le=1, description="Highest rate of answers that cannot be parsed."
     )
     min_rollout_agreement: float = Field(
-        0.80, ge=0, le=1, description="Floor of dreamed successes that the real engine confirms."
+        0.80, ge=0, le=1, description="Lowest share of dreamed successes that the real environment confirms."
     )
     max_batches: int = Field(
         4,
@@ -59,7 +59,7 @@ class EvaluationConfig(Section):
 
     tasks: int = Field(64, ge=1, description="Held-out real games each policy plays once.")
     temperature: float = Field(
-        1.0, ge=0, description="Of the evaluated policy: 1 as it was trained, 0 greedy."
+        1.0, ge=0, description="Sampling temperature of the evaluated policy; 1: as trained, 0: greedy."
     )
 
 
@@ -69,8 +69,8 @@ class StudyConfig(Section):
     curve_every: int = Field(
         0,
         ge=0,
-        description="Iterations of RL between policies that play the held-out games for the learning "
-        "curves; 0: rollouts alone.",
+        description="RL iterations between the policies that play held-out games for the learning curves; "
+        "0: none.",
     )
 
 
@@ -81,32 +81,31 @@ class PromotionConfig(Section):
         0.2,
         ge=0,
         le=1,
-        description="Floor that the lower bound of the success rate must reach, also for the very first "
-        "champion.",
+        description="Lowest value of the lower bound of the success rate, also for the first champion.",
     )
     confidence: float = Field(
         0.95,
         ge=0.5,
         lt=1,
-        description="One-sided level of that bound, over all batches together "
-        "(docs/reference/metrics.md gives the reason).",
+        description="One-sided level of that bound over all batches together (docs/reference/metrics.md "
+        "gives the reason).",
     )
     min_absolute_change: float = Field(
-        0.02, ge=-1, le=1, description="Least gain in success over the champion on the same games."
+        0.02, ge=-1, le=1, description="Smallest gain in success over the champion on the same games."
     )
     max_p_value: float = Field(
         0.05,
         gt=0,
         le=1,
-        description="Largest one-sided p-value of a gain over the champion, over all batches together "
-        "(exact McNemar test); 1: any.",
+        description="Largest one-sided p-value of the gain, over all batches together (exact McNemar "
+        "test); 1: any.",
     )
     max_family_drop: float = Field(
         0.25,
         ge=0,
         le=1,
-        description="Most that the success of any one family of tasks may fall, by the bounds of its change "
-        "on the same games; 1: any.",
+        description="Largest drop in success of any task family, by the bounds of its change on the same "
+        "games; 1: any.",
     )
     max_batches: int = Field(
         3,
@@ -117,7 +116,7 @@ class PromotionConfig(Section):
     )
     refresh: Literal["never", "week", "month"] = Field(
         "never",
-        description="When other validation games are drawn: never, or with each ISO week or month (UTC) of "
+        description="When other validation games are drawn: never, or in each ISO week or month (UTC) of "
         "a run's start.",
     )
     draw: int | None = Field(

@@ -24,8 +24,8 @@ class ExperienceModelConfig(Section):
 
     path: str = Field(
         "",
-        description="Directory with the causal LM that it starts from, in safetensors; empty: the policy's "
-        "backbone.",
+        description="Directory of the causal LM that it starts from, in safetensors; empty: the backbone "
+        "of the policy.",
     )
     epochs: float = Field(
         1.0, gt=0, description="Passes over the offline episodes; less than 1: that share of them."
@@ -33,85 +33,83 @@ class ExperienceModelConfig(Section):
     near_miss_weight: float = Field(
         2.0,
         gt=0,
-        description="How many times as often an episode of near misses is learnt from as another; 1: all "
-        "alike (our choice).",
+        description="Sampling weight of near-miss episodes relative to the others; 1: all episodes "
+        "equally often (our choice).",
     )
     behaviours: list[Literal["expert", "noisy", "near_miss", "random"]] = Field(
         default_factory=list,
-        description="Whose offline episodes it learns from and retrieves (ablation); empty: everybody's.",
+        description="Behaviours whose offline episodes are trained on and retrieved (ablation); empty: all.",
     )
     transitions: int = Field(
         0,
         ge=0,
-        description="Most offline transitions that it learns from and retrieves (data-size curve), in whole "
-        "episodes; 0: all.",
+        description="Limit of offline transitions that are trained on and retrieved, in whole episodes "
+        "(data-size curve); 0: all.",
     )
     hindsight: int = Field(
         0,
         ge=0,
-        description="Further copies of each judged episode, under an instruction that turns its outcome, as "
-        "the adapter judges.",
+        description="Relabelled copies per judged episode, with an instruction that reverses its outcome.",
     )
     renamed: int = Field(
         0,
         ge=0,
-        description="Further copies of each of these episodes, with other names throughout: few names are "
-        "learnt by heart.",
+        description="Copies per episode with all names replaced, so that the few recorded names are not "
+        "memorised.",
     )
     rehearsal: float = Field(
         0.0,
         ge=0,
         le=1,
-        description="Tokens of the backbone's exercises mixed in, for each of the episodes' own; else they "
-        "are forgotten.",
+        description="Tokens of the backbone's exercises per token of the episodes; without them the "
+        "exercises are forgotten.",
     )
     optimizer: Literal["adamw", "muon"] = Field(
         "adamw", description="AdamW, or Muon for the matrices of the blocks, as in pretraining."
     )
     learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
-    batch_tokens: int = Field(4096, ge=64, description="Tokens an update.")
+    batch_tokens: int = Field(4096, ge=64, description="Tokens per update.")
     history: bool = Field(
         True, description="False hides the steps before the current state from the model (ablation)."
     )
     recall: int = Field(
         6,
         ge=0,
-        description="Earlier states of the episode that name what the action names, shown again beside it "
-        "(our choice); 0: none.",
+        description="Earlier states that contain a name of the action and are repeated in the prompt (our "
+        "choice); 0: none.",
     )
     reasoning: bool = Field(True, description="False trains it to predict without reasoning (ablation).")
     teacher: Literal["programmatic", "llm"] = Field(
         "programmatic",
-        description="Whose reasoning is learnt: the adapter's, recorded with the data, or that of the model "
-        "at `endpoint`.",
+        description="Source of the reasoning to train on: the adapter's, recorded with the data, or the "
+        "model at `endpoint`.",
     )
-    max_new_tokens: int = Field(128, ge=8, description="Longest answer, reasoning included, in tokens.")
+    max_new_tokens: int = Field(128, ge=8, description="Longest answer in tokens, reasoning included.")
     resamples: int = Field(
         6,
         ge=0,
-        description="How often an answer that cannot be used is sampled again before the episode fails.",
+        description="Further samples of an unusable answer before the episode fails.",
     )
     coherent: bool = Field(
         True,
-        description="Ask again where an answer contradicts the dreamed episode so far, as the adapter tells "
+        description="Resample an answer that contradicts the dreamed episode, by a rule of the adapter "
         "(our choice).",
     )
     grounded: bool = Field(
         False,
-        description="Ask again where the reasoning quotes what it was not shown, as the adapter tells; "
-        "where it always does, the likeliest "
-        "answer is believed if it grants no reward (our choice).",
+        description="Resample an answer whose reasoning quotes text that it was not shown, by a rule of "
+        "the adapter. If all samples do, the most likely answer counts unless it grants a "
+        "reward (our choice).",
     )
     premise: bool = Field(
         True,
-        description="A dream decides before its first step where the things lie that its goal needs (our "
-        "choice).",
+        description="Decide before the first step of a dream where the objects of its goal are (our choice).",
     )
     temperature: float = Field(
         1.0,
         ge=0,
-        description="Of states that the history leaves open, such as what a box contains; all else is "
-        "greedy. 0: the likeliest.",
+        description="Sampling temperature of states that the history leaves open, such as the content of "
+        "a box; all else is greedy. 0: the most likely.",
     )
 
     @model_validator(mode="after")

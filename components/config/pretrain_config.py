@@ -84,7 +84,7 @@ class PretrainConfig(Section):
     """How `dreamgym pretrain` makes the backbone, from trajectories of training tasks alone."""
 
     tasks: int = Field(
-        1750, ge=1, description="Training tasks whose trajectories are played for it (none of the held-out)."
+        1750, ge=1, description="Training tasks whose trajectories it is pretrained on (no held-out ones)."
     )
     sizes: list[int] = Field(
         default_factory=lambda: [8, 8, 20],
@@ -94,8 +94,8 @@ class PretrainConfig(Section):
     )
     types: list[str] = Field(
         default_factory=list,
-        description="MiniWoB task types that it plays in place of environment.browser.types, every fourth "
-        "left out; empty: those.",
+        description="MiniWoB task types in place of environment.browser.types, without every fourth; "
+        "empty: those.",
     )
     max_steps: int = Field(30, ge=1, description="Step limit of its episodes.")
     batch_tokens: int = Field(

@@ -15,12 +15,12 @@ class RetrievalConfig(Section):
     k: int = Field(
         1,
         ge=0,
-        description="Demonstrations a step (the paper does not give k: our choice); 0 turns retrieval off.",
+        description="Demonstrations per step (the paper gives no k: our choice); 0: no retrieval.",
     )
     index: Literal["exact", "chroma"] = Field(
         "exact",
-        description="Exact search (comes back to the bit) or Chroma (for hundreds of thousands of "
-        "transitions; approximate).",
+        description="Exact search (reproducible to the bit), or Chroma for hundreds of thousands of "
+        "transitions (approximate).",
     )
     server: str = Field(
         "",
@@ -29,8 +29,8 @@ class RetrievalConfig(Section):
     )
     encoder: Literal["hashing", "minilm", "path"] = Field(
         "hashing",
-        description="Encoder of (state, action): hashed n-grams, all-MiniLM-L6-v2 from its package, or the "
-        "one in encoder_path.",
+        description="Encoder of (state, action): hashed n-grams, all-MiniLM-L6-v2 from its package, or "
+        "the model in encoder_path.",
     )
     encoder_path: str = Field(
         "",
@@ -38,20 +38,20 @@ class RetrievalConfig(Section):
         "safetensors, for encoder: path.",
     )
     dimensions: int = Field(
-        256, ge=16, description="Dimensions of the hashing encoder, for the state and for the action each."
+        256, ge=16, description="Dimensions of the hashing encoder for the state, and as many for the action."
     )
     action_weight: float = Field(
         0.7,
         ge=0,
         le=1,
-        description="Share of the action in the similarity of two steps; the rest is the state's (our "
-        "choice).",
+        description="Weight of the action in the similarity of two steps; the rest is the weight of the "
+        "state (our choice).",
     )
     capacity: int = Field(
         200_000,
         ge=1,
-        description="Most transitions to retrieve from: all real ones, however many, and the newest "
-        "synthetic ones that fit.",
+        description="Size of the buffer in transitions: all real ones, and the newest synthetic ones that "
+        "fit.",
     )
 
     @model_validator(mode="after")

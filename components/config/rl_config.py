@@ -36,7 +36,7 @@ class RLConfig(Section):
     """The learning rate over the iterations: falling to zero, or constant."""
 
     algorithm: AlgorithmConfig = Field(
-        default_factory=GRPOConfig, description="Turns returns into updates: type grpo, ppo, dpo or rft."
+        default_factory=GRPOConfig, description="Algorithm, with its own options: type grpo, ppo, dpo or rft."
     )
     iterations: int = Field(20, ge=0, description="Iterations: rollouts, then an update.")
     tasks: int = Field(32, ge=1, description="Tasks per iteration; updates on few rollouts are noisy.")
@@ -45,7 +45,7 @@ class RLConfig(Section):
     )
     temperature: float = Field(1.0, gt=0, description="Sampling temperature of the policy in rollouts.")
     learning_rate: float = Field(
-        5e-4, gt=0, description="Of AdamW at the first iteration; the default of rft is 1e-3."
+        5e-4, gt=0, description="Learning rate of AdamW at the first iteration; rft has a default of 1e-3."
     )
     demonstration_weight: float = Field(
         0.25,
@@ -55,7 +55,7 @@ class RLConfig(Section):
     batch_tokens: int = Field(
         8192, ge=64, description="Tokens per forward pass; gradients are summed over an update."
     )
-    max_new_tokens: int = Field(48, ge=4, description="Longest thought and action of a step, in tokens.")
+    max_new_tokens: int = Field(48, ge=4, description="Longest thought and action of a step in tokens.")
 
     @property
     def discount(self) -> float:
@@ -80,12 +80,13 @@ class DreamRLConfig(RLConfig):
     check_every: int = Field(
         4,
         ge=0,
-        description="Iterations between checks whether the real engine confirms dreamed successes; 0: none.",
+        description="Iterations between checks whether the real environment confirms dreamed successes; "
+        "0: none.",
     )
     processes: int = Field(
         2,
         ge=1,
-        description="Processes that dream in parallel; how the rollouts are split is part of the result.",
+        description="Parallel dream processes; the split of the rollouts among them affects the numbers.",
     )
 
     @model_validator(mode="after")

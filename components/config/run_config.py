@@ -58,21 +58,23 @@ class Config(Section):
     _source: ConfigSource = PrivateAttr(default_factory=ConfigSource)
 
     seed: Seed = Field(0, description="Seed of everything trained or sampled in the run.")
-    threads: int = Field(2, ge=1, le=1024, description="torch threads; more than there are cores is slower.")
+    threads: int = Field(
+        2, ge=1, le=1024, description="torch threads; more than the number of cores is slower."
+    )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto",
-        description="Where models train and decode; auto is cuda where there is one, else cpu. Each gives "
-        "numbers of its own.",
+        description="Where models train and decode; auto: cuda if available, else cpu. Numbers differ "
+        "between devices.",
     )
     precision: Precision = Field(
         "fp32",
-        description="bf16 trains with rounded products on fp32 weights and decodes with bf16 weights, on "
+        description="bf16: mixed-precision training on fp32 weights, and decoding with bf16 weights, on "
         "hardware that has it.",
     )
     stage_timeout_minutes: float = Field(
         1440.0,
         gt=0,
-        description="Longest time of a stage, in minutes; its checkpoint stays and the next run resumes it.",
+        description="Time limit of a stage in minutes; its checkpoint is kept and the next run resumes it.",
     )
     environment: EnvironmentConfig = Field(default_factory=EnvironmentConfig)
     data: DataConfig = Field(default_factory=DataConfig)

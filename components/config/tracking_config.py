@@ -19,9 +19,8 @@ class TrackingConfig(Section):
     )
     experiment: str = Field(
         "dreamgym",
-        description="MLflow experiment, and prefix of the registered models' names; left out, other "
-        "environments than ALFWorld add theirs: "
-        "dreamgym-webshop.",
+        description="MLflow experiment, and prefix of the registered models' names. The default is "
+        "`dreamgym` for ALFWorld and `dreamgym-NAME` for other environments.",
     )
     dvc_experiment: bool = Field(
         True, description="Save the workspace as a DVC experiment commit at the end of a run."

@@ -17,27 +17,28 @@ class BrowserConfig(Section):
 
     benchmark: Literal["miniwob", "webarena", "webarenalite"] = Field(
         "miniwob",
-        description="MiniWoB++ from its package, or WebArena's or WebArena-Lite's tasks on the sites that "
-        "the WA_* variables name.",
+        description="MiniWoB++ from its package, or the tasks of WebArena or WebArena-Lite on the sites "
+        "in the WA_* variables.",
     )
     types: list[str] = Field(
         default_factory=list,
-        description="MiniWoB task types played, such as click-tab-2, every fourth for the test split alone; "
-        "empty: all with an expert.",
+        description="MiniWoB task types, such as click-tab-2; every fourth is for the test split alone. "
+        "Empty: all types with an expert.",
     )
     executable: str = Field(
         "",
-        description="Chromium's or Chrome's program; empty: the first of chromium, google-chrome ... on the "
-        "PATH.",
+        description="Program of Chromium or Chrome; empty: the first of chromium, google-chrome ... on "
+        "the PATH.",
     )
     elements: int = Field(
         10,
         ge=3,
         le=60,
-        description="Most elements of a page in a state: those that share most with the instruction.",
+        description="Largest number of page elements in a state: those that share most words with the "
+        "instruction.",
     )
     page_seconds: float = Field(
-        30.0, gt=0, description="Longest wait for a page to load or to answer; then its episode has failed."
+        30.0, gt=0, description="Timeout for a page to load or to answer; after it the episode has failed."
     )
 
     @model_validator(mode="after")

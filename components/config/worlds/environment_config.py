@@ -41,29 +41,28 @@ class EnvironmentConfig(Section):
 
     name: Literal["alfworld", "webshop", "browser", "gymnasium", "openenv", "own"] = Field(
         "alfworld",
-        description="The adapter under components/environments; own: the one that environment.own.adapter "
-        "names.",
+        description="Adapter in components/environments; own: the adapter in environment.own.adapter.",
     )
     games: Literal["generated", "official"] = Field(
         "generated",
-        description="Generate games from the package's floor plans, or play the official ones under "
+        description="Generate games from the package's floor plans, or play the official ones in "
         "$ALFWORLD_DATA.",
     )
     receptacles: int = Field(
         8,
         ge=3,
         le=60,
-        description="Most receptacles of a generated game; ignored parts of the plan are left out.",
+        description="Largest number of receptacles of a generated game; receptacles without a role are "
+        "left out.",
     )
-    objects: int = Field(8, ge=1, le=60, description="Objects of a generated game beside its targets.")
+    objects: int = Field(8, ge=1, le=60, description="Objects of a generated game besides its targets.")
     max_steps: int = Field(20, ge=1, description="Step limit of an episode, real or dreamed.")
     workers: int = Field(
         2,
         ge=1,
-        description="Processes that run ALFWorld's engine, slow and not thread-safe; browsers; sessions of "
-        "OpenEnv asked at once.",
+        description="Worker processes of ALFWorld's engine, browsers, or concurrent sessions of OpenEnv.",
     )
-    seed: Seed = Field(0, description="Seed of the family of games: the same seed gives the same tasks.")
+    seed: Seed = Field(0, description="Seed of the games: the same seed gives the same tasks.")
     webshop: WebshopConfig = Field(default_factory=WebshopConfig)
     browser: BrowserConfig = Field(default_factory=BrowserConfig)
     gymnasium: GymnasiumConfig = Field(default_factory=GymnasiumConfig)

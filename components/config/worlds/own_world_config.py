@@ -21,22 +21,22 @@ class TextWorldConfig(Section):
     """What no world of text says by itself, so the user must."""
 
     instruction: str = Field(
-        "", description="What is to be done, where the world does not say it with its first observation."
+        "", description="The task, if the first observation of the world does not state it."
     )
     success: float = Field(
         1.0,
-        description="Least sum of an episode's own rewards that is a success: its reward is 1 then, else 0.",
+        description="Smallest sum of the rewards of an episode that counts as success (reward 1, else 0).",
     )
     actions: list[str] = Field(
         default_factory=list,
-        description="Actions that the random policy draws from where the world lists none.",
+        description="Actions of the random policy, if the world lists none.",
     )
     refusals: list[str] = Field(
-        default_factory=list, description="Words in a state that tell that the action was not carried out."
+        default_factory=list, description="Words in a state that show that the action was not carried out."
     )
     demonstrations: str = Field(
         "",
-        description="File of recorded solutions, for the expert: JSON lines with `task` (an id) and "
+        description="File of recorded solutions for the expert: JSON lines with `task` (an id) and "
         "`actions` (a list); empty: none.",
     )
 
@@ -47,57 +47,60 @@ class GymnasiumConfig(TextWorldConfig):
     """
 
     factory: str = Field(
-        "", pattern=IMPORT_PATH, description="What makes it, called without arguments: module:function."
+        "",
+        pattern=IMPORT_PATH,
+        description="module:function that returns the environment, called without arguments.",
     )
 
 
 class OpenEnvConfig(TextWorldConfig):
     """A world behind an OpenEnv server."""
 
-    url: str = Field("", description="The server's address, such as http://localhost:8000.")
+    url: str = Field("", description="Address of the server, such as http://localhost:8000.")
     token_variable: str = Field(
         "",
-        description="NAME of the environment variable with the server's token, never the token; empty: none "
-        "is sent.",
+        description="NAME of the environment variable with the server's token, never the token; empty: no "
+        "token.",
     )
     action_field: str = Field(
-        "action", min_length=1, description="Field of the server's action that holds the agent's words."
+        "action", min_length=1, description="Field of the server's action with the agent's text."
     )
     state_field: str = Field(
         "state",
         min_length=1,
-        description="Field of the server's observation that holds the text that the agent sees.",
+        description="Field of the server's observation with the text for the agent.",
     )
     instruction_field: str = Field(
         "instruction",
-        description="Field of the first observation, or of the server's tasks, with what is to be done; "
-        "empty: none has.",
+        description="Field of the first observation, or of the server's tasks, with the instruction; "
+        "empty: none.",
     )
     tasks: Literal["api", "seeds"] = Field(
-        "api", description="Tasks are those that the server lists, or one for each seed of its reset."
+        "api", description="api: the tasks that the server lists; seeds: one task for each seed of its reset."
     )
     train_split: str = Field("train", min_length=1, description="The server's name of the training split.")
     test_split: str = Field(
         "test",
         min_length=1,
-        description="That of the held-out one; if it is the same, every second task is held out.",
+        description="The server's name of the held-out split; if it is the training split, every second "
+        "task is held out.",
     )
     validation_split: str = Field(
         "",
-        description="That of validation games; empty: games of the held-out split that are not among the "
-        "recorded ones.",
+        description="The server's name of the split of validation games; empty: held-out tasks that were "
+        "not recorded.",
     )
     sessions: int = Field(
         16,
         ge=1,
-        description="Most sessions at once, as many as the server allows; more episodes are played one part "
-        "after the other.",
+        description="Largest number of concurrent sessions; more episodes are played one part after the "
+        "other.",
     )
     timeout_seconds: float = Field(
         60.0,
         gt=0,
-        description="Longest wait for one answer; then the episode has failed, which is not the agent's "
-        "fault.",
+        description="Timeout of one answer; after it the episode has failed, which is not counted against "
+        "the agent.",
     )
 
     @model_serializer(mode="wrap")
@@ -132,5 +135,7 @@ class OwnConfig(Section):
     """A world with an adapter of the user's own."""
 
     adapter: str = Field(
-        "", pattern=IMPORT_PATH, description="Its class, called with the section `environment`: module:Class."
+        "",
+        pattern=IMPORT_PATH,
+        description="module:Class of the adapter, called with the section `environment`.",
     )

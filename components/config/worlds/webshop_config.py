@@ -20,19 +20,18 @@ class WebshopConfig(Section):
 
     catalogue: Literal["auto", "generated", "official"] = Field(
         "auto",
-        description="Generate the products, or read the official files under $WEBSHOP_DATA; auto: official "
-        "where that is set.",
+        description="Generate the products, or read the official files in $WEBSHOP_DATA; auto: official "
+        "if it is set.",
     )
     products: int = Field(
         3000,
         ge=200,
         le=50_000,
-        description="Products of the generated catalogue; official files are taken whole whatever it says.",
+        description="Products of the generated catalogue; official files are always read whole.",
     )
     goals: Literal["human", "synthetic"] = Field(
         "human",
-        description="Of official files: the goals that people wrote, or those made of attributes and "
-        "options.",
+        description="Of official files: goals written by people, or goals made of attributes and options.",
     )
 
     @property
