@@ -78,7 +78,7 @@ def comparison_lines(turn: Turn, play: Playthrough) -> list[RenderableType]:
         reason = "the dream was wrong"
         if comparison.invented and turn.same_outcome:
             reason = "the dream invented what had not been shown yet"
-        words = f"From here on these are two worlds: {reason}. Later differences may be no errors."
+        words = f"From here on the two episodes differ: {reason}. Later differences need not be errors."
         lines.append(Text(words, style=LEFT_OUT))
     return lines
 
@@ -99,7 +99,7 @@ def own_world_line(confirmation: Confirmation, parted: Turn) -> Text:
     else:
         words, style = f"the real engine says: {_engine_answer(confirmation.comparisons[-1])}", DENIED
     return Text.assemble(
-        (f"Two worlds since step {parted.number}. ", QUIET), (f"The dream's own: {words}.", style)
+        (f"Diverged at step {parted.number}. ", QUIET), (f"The dream's own: {words}.", style)
     )
 
 

@@ -219,7 +219,7 @@ def _add_agreement_rows(table: Table, play: Playthrough) -> None:
     table.add_row("states that agree", states)
     table.add_row("facts contradicted", _contradicted_text(compared, play.first_disagreement))
     if play.first_disagreement is not None:
-        table.add_row("two worlds", f"since step {play.first_disagreement.number}")
+        table.add_row("diverged", f"since step {play.first_disagreement.number}")
 
 
 def _contradicted_text(compared: Sequence[Turn], first_disagreement: Turn | None) -> str:
@@ -227,12 +227,12 @@ def _contradicted_text(compared: Sequence[Turn], first_disagreement: Turn | None
 
     No errors are newly revealed facts, and facts of steps after dream and real environment differ.
     """
-    counts = {"": 0, "newly revealed": 0, "since these are two worlds": 0}
+    counts = {"": 0, "newly revealed": 0, "after the divergence": 0}
     for turn in compared:
         if turn.comparison is not None:
             contradicted = turn.comparison.contradicted
             revealed = turn.comparison.revealed
             later = first_disagreement is not None and turn.number > first_disagreement.number
-            counts["since these are two worlds" if later else ""] += len(contradicted - revealed)
+            counts["after the divergence" if later else ""] += len(contradicted - revealed)
             counts["newly revealed"] += len(contradicted & revealed)
     return ", ".join(f"{count} {kind}".rstrip() for kind, count in counts.items() if count or not kind)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FIDELITY_ROWS = {
     "next state exact, where determined": "fidelity/next_state_exact/determined",
     "  the worst class of change": "worst",
-    "  in worlds never seen": "fidelity/next_state_exact/determined/held_out_worlds",
+    "  in held-out worlds": "fidelity/next_state_exact/determined/held_out_worlds",
     "facts that reality contradicts, where determined": "fidelity/hallucination_rate/determined",
     "reward precision, near misses": "fidelity/reward_precision/near_miss",
     "reward recall": "fidelity/reward_recall",

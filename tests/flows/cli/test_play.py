@@ -192,7 +192,7 @@ def test_the_screen_shows_what_agrees_and_a_summary(worlds, expert):
     assert "The dream says: success." in text
     assert f"Confirmed: the success is real there ({count} of {count} states confirmed)." in text
     assert f"{count} of {count} in their facts, {count} word for word" in text
-    assert "two worlds" not in text and "\x1b" not in text
+    assert "diverged" not in text and "\x1b" not in text
 
 
 def test_the_screen_shows_what_differs_and_when_the_worlds_part(worlds, dream, expert):
@@ -200,8 +200,8 @@ def test_the_screen_shows_what_differs_and_when_the_worlds_part(worlds, dream, e
     dream.altered[take] = lambda step: replace(step, state=f"Looked around in the room. {EMPTY}")
     text = show([step.action for step in expert.steps[:take]] + ["look"], worlds, [expert.task])
     assert re.search(r"!! \d facts differ: .*contradicted", text) and "holding nothing" in text
-    assert "From here on these are two worlds: the dream was wrong." in text
-    assert f"Two worlds since step {take}. The dream's own: " in text
+    assert "From here on the two episodes differ: the dream was wrong." in text
+    assert f"Diverged at step {take}. The dream's own: " in text
 
 
 def test_after_the_worlds_part_the_engine_checks_the_dreams_own(worlds, dream, expert):
@@ -222,7 +222,7 @@ def test_after_the_worlds_part_the_engine_checks_the_dreams_own(worlds, dream, e
     assert (
         "?? 1 fact differs, newly revealed: the dream could not know" in invented and "own:" not in invented
     )
-    assert "From here on these are two worlds: the dream invented what had not been shown yet." in invented
+    assert "From here on the two episodes differ: the dream invented what had not been shown yet." in invented
     assert (
         "!! 1 fact differs: 1 contradicted" in right
         and "The dream's own: the real engine says the same." in right
