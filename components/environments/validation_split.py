@@ -1,4 +1,4 @@
-"""Draw validation games: real games for promotion decisions. No model is trained on them and no test plays them.
+"""Draw validation games: real games for promotion decisions, in no training set and in no test set.
 
 They are drawn as the test games are, with the same share of worlds that no training task plays in, and they
 are other games. An adapter that lists `VALIDATION` among its `splits` keeps them apart by construction: by a
