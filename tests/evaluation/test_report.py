@@ -221,6 +221,7 @@ def test_curves_are_grouped_and_titled_in_words(tmp_path):
         ("fidelity/rollout_agreement/dreamed", "dreamed successes confirmed, dreamed policy"),
         ("own/new_figure", "new figure"),
         ("success_rate", "success rate"),
+        ("success_rate_change/cool", "gain over the champion, cool"),
     ],
 )
 def test_a_metric_has_a_title_in_words(name, title):

@@ -174,7 +174,9 @@ def group_of(name: str) -> str:
 
 def title_of(name: str) -> str:
     """Return a metric's name in words, without its group."""
-    parts = name.split("/")[1:] if "/" in name else [name]
+    parts = name.split("/")
+    if len(parts) > 1 and parts[0] not in TERMS:
+        parts = parts[1:]
     term = next((part for part in parts if part in TERMS), "")
     qualifiers = [_qualifier_in_words(part) for part in parts if part != term]
     return ", ".join([*([TERMS[term][0]] if term else []), *qualifiers])

@@ -47,7 +47,7 @@ def draw_ablation(metrics: Mapping[str, Metrics], path: Path) -> None:
         axes = figure.add_subplot(2, column_count, number)
         colours = {name: _FULL_COLOUR if name == "full" else _VARIANT_COLOUR for name in variants}
         draw_estimate_bars(axes, {name: metrics[name].get(panel) for name in variants}, colours)
-        if number % column_count != 1:
+        if (number - 1) % column_count:
             axes.set_yticks(range(len(variants)), [""] * len(variants), fontsize=8.5)
         axes.set_title(PANELS[panel], loc="left", fontsize=9, color=INK)
         style_axes(axes)

@@ -148,7 +148,7 @@ def _draw_transfer(metrics: Metrics, methods: Sequence[str], cells: Mapping[str,
     for place, family in enumerate(families, start=1):
         axes = figure.add_subplot(2, columns, place)
         _draw_method_bars(axes, metrics, methods, f"{SUCCESS_RATE}/{family}")
-        if place % columns != 1:
+        if (place - 1) % columns:
             axes.set_yticks(range(len(methods)), [""] * len(methods))
         is_trained = any(family in cell.training_families for method in methods for cell in cells[method])
         title = f"{family} ({'trained on' if is_trained else 'unseen'})"
