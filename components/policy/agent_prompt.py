@@ -35,7 +35,7 @@ def reply(thought: str, action: str) -> list[str]:
     return [thought, ACTION, action, END]
 
 
-def observed(state: str) -> list[str]:
+def observation(state: str) -> list[str]:
     """What the world answers."""
     return [RESUME, STATE, state]
 
@@ -70,7 +70,7 @@ def render_demonstration(
         segments += [
             _plain(vocabulary, turn(trajectory.task)),
             Segment(wanted, [wish] * len(wanted)),
-            _plain(vocabulary, observed(step.next_state)),
+            _plain(vocabulary, observation(step.next_state)),
         ]
     return Example(segments)
 

@@ -30,7 +30,7 @@ from components.errors import EnvironmentFailure
 from components.language.markers import ACTION, END
 from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, Segment
-from components.policy.agent_prompt import observed, opening, reply, turn
+from components.policy.agent_prompt import observation, opening, reply, turn
 from components.records import Trajectory
 
 Reflect = Callable[[Trajectory, str, Sequence[tuple[str, str]]], str]
@@ -39,14 +39,16 @@ Alternative = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Explored:
+class ExploredEpisode:
     """An expert's episode and, for each of its steps, the alternatives that were tried there."""
 
     episode: Trajectory
     alternatives: tuple[tuple[Alternative, ...], ...]
 
 
-def explore(world: Environment, episodes: Sequence[Trajectory], count: int, seed: int) -> list[Explored]:
+def explore(
+    world: Environment, episodes: Sequence[Trajectory], count: int, seed: int
+) -> list[ExploredEpisode]:
     """Walk along each episode in `world` and try up to `count` alternatives at each of its states.
 
     What infrastructure ended on the way is walked again, with the same alternatives. One that fails by itself
@@ -73,7 +75,7 @@ def explore(world: Environment, episodes: Sequence[Trajectory], count: int, seed
 
 def _walk(
     world: Forkable, episodes: Sequence[Trajectory], rows: Sequence[int], count: int, seed: int
-) -> tuple[dict[int, Explored], dict[int, str]]:
+) -> tuple[dict[int, ExploredEpisode], dict[int, str]]:
     """Those of the given places, and why infrastructure broke the others."""
     walked = [episodes[row] for row in rows]
     rngs = [random.Random(f"early-experience/{seed}/{episode.steps[0].episode_id}") for episode in walked]
@@ -97,7 +99,9 @@ def _walk(
             else:
                 admissible[at] = _checked(walked[at], place, step)
     whole = {
-        rows[at]: Explored(walked[at], tuple(found[at])) for at in range(len(walked)) if at not in broken
+        rows[at]: ExploredEpisode(walked[at], tuple(found[at]))
+        for at in range(len(walked))
+        if at not in broken
     }
     return whole, {rows[at]: reason for at, reason in broken.items()}
 
@@ -122,21 +126,23 @@ def _checked(episode: Trajectory, place: int, step: Step | None) -> Sequence[str
     return actions
 
 
-def world_examples(vocabulary: Vocabulary, explored: Sequence[Explored]) -> list[Example]:
+def world_examples(vocabulary: Vocabulary, explored: Sequence[ExploredEpisode]) -> list[Example]:
     """For implicit world modelling: each episode as the agent reads it, and beside each step what its
     alternatives lead to.
     """
     return [_world_example(vocabulary, found) for found in explored if any(found.alternatives)]
 
 
-def _world_example(vocabulary: Vocabulary, found: Explored) -> Example:
+def _world_example(vocabulary: Vocabulary, found: ExploredEpisode) -> Example:
     task, segments = found.episode.task, [_read(vocabulary, opening(found.episode.task))]
     for step, alternatives in zip(found.episode.steps, found.alternatives, strict=True):
         for action, state in (*alternatives, (step.action, step.next_state)):
-            asked = vocabulary.encode([*turn(task), ACTION, action, END, *observed(state)[:-1]])
+            asked = vocabulary.encode([*turn(task), ACTION, action, END, *observation(state)[:-1]])
             told = vocabulary.encode([state])
             segments.append(Segment(asked + told, [False] * len(asked) + [True] * len(told), branch=True))
-        segments.append(_read(vocabulary, [*turn(task), *reply("", step.action), *observed(step.next_state)]))
+        segments.append(
+            _read(vocabulary, [*turn(task), *reply("", step.action), *observation(step.next_state)])
+        )
     return Example(segments)
 
 
@@ -145,7 +151,7 @@ def _read(vocabulary: Vocabulary, pieces: Sequence[str]) -> Segment:
     return Segment(tokens, [False] * len(tokens))
 
 
-def reflections(explored: Sequence[Explored], reflect: Reflect) -> list[list[str]]:
+def reflections(explored: Sequence[ExploredEpisode], reflect: Reflect) -> list[list[str]]:
     """For self-reflection: the thought before each step of each episode. A step without alternatives has none
     to speak of, and the adapter's usual thought.
     """

@@ -44,7 +44,7 @@ class Policy:
         model, vocabulary = load_backbone(directory, compute.device, chat_template=chat_template)
         return cls(model, vocabulary, max_new_tokens=max_new_tokens, compute=compute)
 
-    def twin(self) -> Policy:
+    def frozen_copy(self) -> Policy:
         """A copy with weights of its own, which are not trained."""
         model = copy.deepcopy(self.model).requires_grad_(False)
         return Policy(model, self.vocabulary, max_new_tokens=self.max_new_tokens, compute=self.compute)

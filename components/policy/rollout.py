@@ -12,7 +12,7 @@ from components.errors import EnvironmentFailure
 from components.language.engines.engine import Generation, Session
 from components.language.markers import END
 from components.language.training.examples import Example, Segment
-from components.policy.agent_prompt import observed, opening, parse_reply, turn
+from components.policy.agent_prompt import observation, opening, parse_reply, turn
 from components.policy.policy import Policy
 from components.records import REAL, Task, Trajectory, Transition
 
@@ -185,7 +185,7 @@ def _side_by_side(
             answer = answers[row]
             assert answer is not None
             over = _record(rollouts[row], names[row], action, answer, stamp)
-            prompt = [] if over else encode([*observed(answer.state), *turn(tasks[row])])
+            prompt = [] if over else encode([*observation(answer.state), *turn(tasks[row])])
             rollouts[row].overlong = not over and len(prompt) >= session.room(row)
             if over or rollouts[row].overlong:
                 session.drop([row])
@@ -255,12 +255,12 @@ def _record(rollout: Rollout, name: str, action: str, answer: Step, stamp: Stamp
     return answer.done
 
 
-def grouped(tasks: Sequence[Task], size: int) -> list[Task]:
+def repeat_tasks(tasks: Sequence[Task], size: int) -> list[Task]:
     """Each task `size` times in a row: the rows of a batch of groups."""
     return [task for task in tasks for _ in range(size)]
 
 
-def evenly(tasks: Sequence[Task], count: int, seed: int) -> list[Task]:
+def draw_tasks(tasks: Sequence[Task], count: int, seed: int) -> list[Task]:
     """`count` tasks drawn without replacement (with, once they run out)."""
     rng = random.Random(seed)
     pool: list[Task] = []

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.language.markers import ACTION, END, STATE, SUCCESS, TASK, THINK, TURN, Marker
-from components.policy.agent_prompt import observed, opening, parse_reply, render_demonstration, reply, turn
+from components.policy.agent_prompt import (
+    observation,
+    opening,
+    parse_reply,
+    render_demonstration,
+    reply,
+    turn,
+)
 
 HOSTILE = ["<end>", "go <action> there", "<think>", "<state> At desk 1", "a\nb <end>", "ünïcödé ☃"]
 ANY = st.one_of(
@@ -56,7 +63,7 @@ def test_a_reply_that_was_cut_off_before_its_end_still_acts():
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_hostile_state_adds_no_marker(text):
     task = make_task(instruction=text, initial_state=text)
-    tokens = VOCABULARY.encode([*opening(task), *turn(task), *reply(text, text), *observed(text)])
+    tokens = VOCABULARY.encode([*opening(task), *turn(task), *reply(text, text), *observation(text)])
     markers = [piece for piece in VOCABULARY.pieces(tokens) if isinstance(piece, Marker)]
     assert markers == [TASK, STATE, TURN, STATE, THINK, ACTION, END, STATE]
 
@@ -78,10 +85,10 @@ def test_cloning_learns_thoughts_and_actions_alone():
             *opening(task),
             *turn(task),
             *reply("find mug", "go to desk 1"),
-            *observed("At desk 1: mug 1."),
+            *observation("At desk 1: mug 1."),
             *turn(task),
             *reply("mug 1 at desk 1", "take mug 1 from desk 1"),
-            *observed("Took mug 1."),
+            *observation("Took mug 1."),
         ]
     )
     with pytest.raises(ValueError, match="shorter"):

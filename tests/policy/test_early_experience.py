@@ -13,7 +13,7 @@ from components.config import CloningConfig
 from components.environments.protocol import Forkable, Step
 from components.errors import EnvironmentFailure
 from components.policy.behaviour_cloning import clone
-from components.policy.early_experience import Explored, explore, reflections, world_examples
+from components.policy.early_experience import ExploredEpisode, explore, reflections, world_examples
 from components.policy.policy import Policy
 
 
@@ -125,7 +125,10 @@ def test_the_world_is_learnt_beside_each_step_and_the_reflection_stands_before_t
     usual = adapter.think(first.episode.up_to(0), first.episode.steps[0].action)
     assert thoughts[0].endswith(usual) and f"{first.alternatives[0][0][0]} would" in thoughts[0]
     assert len(thoughts) == len(first.episode.steps)
-    assert world_examples(VOCABULARY, [Explored(first.episode, tuple(() for _ in first.episode.steps))]) == []
+    assert (
+        world_examples(VOCABULARY, [ExploredEpisode(first.episode, tuple(() for _ in first.episode.steps))])
+        == []
+    )
 
 
 def test_both_warm_starts_train(adapter, explored, experts, tmp_path):

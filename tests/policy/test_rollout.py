@@ -18,10 +18,10 @@ from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.language.training.examples import collate
 from components.language.training.token_scores import token_logprobs
 from components.policy import rollout as rollout_module
-from components.policy.agent_prompt import observed, opening, parse_reply, turn
+from components.policy.agent_prompt import observation, opening, parse_reply, turn
 from components.policy.behaviour_cloning import clone
 from components.policy.policy import Policy
-from components.policy.rollout import Stamp, evenly, grouped, play, play_whole
+from components.policy.rollout import Stamp, draw_tasks, play, play_whole, repeat_tasks
 from components.records import SYNTHETIC
 
 STAMP = Stamp(SYNTHETIC, "v3", "run-1", "dream")
@@ -68,7 +68,7 @@ def check_text(rollout):
         s.branch for s in rollout.example.segments
     )
     task = rollout.trajectory.task
-    states = [observed(step.next_state) for step in rollout.trajectory.steps][: len(prompts) - 1]
+    states = [observation(step.next_state) for step in rollout.trajectory.steps][: len(prompts) - 1]
     assert prompts == [
         VOCABULARY.encode(p) for p in [[*opening(task), *turn(task)], *[[*s, *turn(task)] for s in states]]
     ]
@@ -257,11 +257,11 @@ def test_an_episode_that_fills_the_policys_longest_sequence_is_lost_there_and_co
 
 def test_groups_and_even_draws():
     tasks = [make_task(n) for n in range(3)]
-    assert [t.id for t in grouped(tasks, 2)] == ["t0", "t0", "t1", "t1", "t2", "t2"]
-    assert len({t.id for t in evenly(tasks, 3, 0)}) == 3
-    assert sorted(Counter(t.id for t in evenly(tasks, 7, 0)).values()) == [2, 2, 3]
-    assert evenly(tasks, 2, 5) == evenly(tasks, 2, 5)
-    assert len({tuple(t.id for t in evenly(tasks, 2, seed)) for seed in range(20)}) > 3
+    assert [t.id for t in repeat_tasks(tasks, 2)] == ["t0", "t0", "t1", "t1", "t2", "t2"]
+    assert len({t.id for t in draw_tasks(tasks, 3, 0)}) == 3
+    assert sorted(Counter(t.id for t in draw_tasks(tasks, 7, 0)).values()) == [2, 2, 3]
+    assert draw_tasks(tasks, 2, 5) == draw_tasks(tasks, 2, 5)
+    assert len({tuple(t.id for t in draw_tasks(tasks, 2, seed)) for seed in range(20)}) > 3
 
 
 def test_a_policy_comes_back_from_its_directory(cloned, dream, lessons, tmp_path):

@@ -62,7 +62,7 @@ class DPO(Algorithm):
 
     def _copy_policy(self, policy: Policy) -> None:
         """Copies of the policy to play with and as reference, as it is or as they were saved."""
-        self._player = policy.twin()
+        self._player = policy.frozen_copy()
         self._reference = Reference(policy, self.config.temperature, self.config.batch_tokens)
         if self._saved_state:
             self._player.model.load_state_dict(self._saved_state["player"])

@@ -30,7 +30,7 @@ from components.language.training.optimizers import Optimizers, make_optimizers
 from components.language.training.token_scores import token_logprobs
 from components.policy.policy import Policy
 from components.policy.rl.algorithm import Algorithm, LossInputs, TrainingSample
-from components.policy.rl.log_probabilities import packed, scored
+from components.policy.rl.log_probabilities import pack_by_length, score_tokens
 
 LOGPROB_GAP_LIMIT = 0.05
 """Largest mean gap of the sampler's and the trainer's log-probabilities of one policy, nats per token."""
@@ -185,7 +185,7 @@ class Learner:
             sums[DEMONSTRATION_LOSS] = 0.0
         lengths = [sample.length * len(sample.rollouts) for sample in samples]
         with self.policy.compute.training(self.policy.model):
-            for rows in parallel.share(packed(lengths, self.config.batch_tokens)):
+            for rows in parallel.share(pack_by_length(lengths, self.config.batch_tokens)):
                 figures = self._add_gradient(
                     [samples[i] for i in rows], [token_weights[i] for i in rows], total_tokens
                 )
@@ -223,7 +223,7 @@ class Learner:
         """Add the gradient of some samples of a step of `total_tokens`; returns their part of its figures."""
         device = self.policy.model.device
         rollouts = [rollout for sample in samples for rollout in sample.rollouts]
-        scores = scored(
+        scores = score_tokens(
             self.policy,
             rollouts,
             temperature=self.config.temperature,

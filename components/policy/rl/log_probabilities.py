@@ -14,7 +14,7 @@ from components.policy.policy import Policy
 from components.policy.rollout import Rollout
 
 
-def packed(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+def pack_by_length(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     """Indices in groups of similar length whose padded size is at most `batch_tokens`; one that is longer
     comes alone.
     """
@@ -27,7 +27,7 @@ def packed(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     return groups
 
 
-def scored(
+def score_tokens(
     policy: Policy,
     rollouts: Sequence[Rollout],
     *,
@@ -45,7 +45,7 @@ def scored(
         )
 
 
-def scored_still(
+def score_without_gradients(
     policy: Policy,
     rollouts: Sequence[Rollout],
     *,
@@ -54,9 +54,9 @@ def scored_still(
     with_hidden: bool = False,
 ) -> Iterator[tuple[int, TokenScores]]:
     """(index, scores) of each of `rollouts`, without gradients, in no order."""
-    for rows in packed([len(rollout.example) for rollout in rollouts], batch_tokens):
+    for rows in pack_by_length([len(rollout.example) for rollout in rollouts], batch_tokens):
         with torch.no_grad():
-            found = scored(
+            found = score_tokens(
                 policy, [rollouts[row] for row in rows], temperature=temperature, with_hidden=with_hidden
             )
         start = 0

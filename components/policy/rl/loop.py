@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from components.config.lora_config import LoraConfig
 from components.config.rl_config import RLConfig
@@ -34,8 +34,8 @@ from components.policy.rl.algorithm import Algorithm, TrainingSample
 from components.policy.rl.algorithms import learner_class
 from components.policy.rl.learner import DEMONSTRATION_LOSS
 from components.policy.rl.rollout_workers import Player
-from components.policy.rollout import Rollout, Stamp, evenly, grouped
-from components.records import Task
+from components.policy.rl.task_source import TaskSource
+from components.policy.rollout import Rollout, Stamp, repeat_tasks
 
 MAX_ITERATIONS_WITHOUT_SIGNAL = 8
 """Consecutive iterations without anything to learn after which the loop gives up."""
@@ -47,50 +47,8 @@ rollouts.
 UPDATE_FIGURES = ("loss", "logprob_gap", "policy_entropy", "gradient_norm")
 """Figures of an update; NaN in an iteration without one, so that every curve has a value per iteration."""
 
-PARTS = {"policy", "optimizers", "own_optimizers", "algorithm", "tasks", "state"}
+CHECKPOINT_KEYS = {"policy", "optimizers", "own_optimizers", "algorithm", "tasks", "state"}
 """Keys of a checkpoint."""
-
-
-class TaskSource(Protocol):
-    """Supplies the tasks of each iteration, and learns their returns."""
-
-    def sample(self, count: int, seed: int) -> list[Task]:
-        """`count` tasks for an iteration."""
-        ...
-
-    def report(self, returns: dict[str, tuple[Task, list[float]]], seed: int) -> dict[str, float]:
-        """Take in the returns of each task's group; returns figures to log."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """State that must survive a crash."""
-        ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state`."""
-        ...
-
-
-class EvenTasks:
-    """Tasks drawn evenly from a fixed list."""
-
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self._tasks = list(tasks)
-
-    def sample(self, count: int, seed: int) -> list[Task]:
-        """`count` tasks."""
-        return evenly(self._tasks, count, seed)
-
-    def report(self, returns: dict[str, tuple[Task, list[float]]], seed: int) -> dict[str, float]:
-        """An even draw learns nothing."""
-        return {}
-
-    def state_dict(self) -> dict[str, Any]:
-        """No state."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """No state."""
 
 
 @dataclass
@@ -140,7 +98,7 @@ class Loop:
         lora: LoraConfig = LoraConfig(),
         stamp: Stamp = Stamp(),
         checkpoint: Path | None = None,
-        updating: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        training_context: Callable[[], AbstractContextManager[Any]] = nullcontext,
         demonstrations: Sequence[Example] = (),
         snapshots: Snapshots | None = None,
         tokens: Callable[[], int] = lambda: 0,
@@ -163,7 +121,7 @@ class Loop:
         self.algorithm, self.config = algorithm, config
         self.max_steps, self.seed = max_steps, seed
         self.stamp, self.checkpoint = stamp, checkpoint
-        self.updating = updating
+        self.training_context = training_context
         self.snapshots, self._tokens = snapshots, tokens
         policy.max_new_tokens = config.max_new_tokens
         policy.model = add_lora(policy.model, lora, seed=seed)
@@ -222,7 +180,7 @@ class Loop:
         acting_policy = self.algorithm.acting_policy(self.policy, self.state.iteration)
         rollouts = self.player.play(
             acting_policy,
-            grouped(tasks, self.config.num_generations),
+            repeat_tasks(tasks, self.config.num_generations),
             max_steps=self.max_steps,
             temperature=self.config.temperature,
             seed=number,
@@ -256,7 +214,7 @@ class Loop:
             return dict.fromkeys((*UPDATE_FIGURES, *self.algorithm.figures, *own), math.nan)
         rate = self.learner.learning_rate(self.state.iteration)
         on_policy = is_own and self.learner.is_on_policy
-        with self.updating():
+        with self.training_context():
             prepared = self.algorithm.prepare_update(samples)
             try:
                 return self.learner.learn(prepared, seed, rate, on_policy=on_policy)
@@ -345,7 +303,7 @@ class Loop:
         self.state = LoopState(**state["state"])
 
 
-def reached(checkpoint: Path, weights: int = 0) -> int:
+def read_iteration_count(checkpoint: Path, weights: int = 0) -> int:
     """Finished iterations of a checkpoint; 0 without one. Args: weights: of its policy, to bound its size."""
     return (
         int(_read(checkpoint, checkpoint_limit(weights))["state"]["iteration"]) if checkpoint.is_file() else 0
@@ -354,11 +312,11 @@ def reached(checkpoint: Path, weights: int = 0) -> int:
 
 def _read(checkpoint: Path, limit: int) -> dict[str, Any]:
     state = read_checkpoint(checkpoint, limit)
-    if not isinstance(state, dict) or state.keys() != PARTS:
+    if not isinstance(state, dict) or state.keys() != CHECKPOINT_KEYS:
         found = f"{checkpoint} is not the checkpoint of an RL loop."
         raise TrainingError(
             found,
-            f"Expected {', '.join(sorted(PARTS))} in it.",
+            f"Expected {', '.join(sorted(CHECKPOINT_KEYS))} in it.",
             f"Delete {checkpoint} to train from the start.",
         )
     return state

@@ -35,7 +35,7 @@ from components.config.rl_config import RLConfig
 from components.policy.policy import Policy
 from components.policy.rl.algorithm import LossInputs, TrainingSample
 from components.policy.rl.grpo import per_token
-from components.policy.rl.log_probabilities import scored_still
+from components.policy.rl.log_probabilities import score_without_gradients
 from components.policy.rl.policy_gradient import PolicyGradient
 from components.policy.rl.rewards import Rewards
 from components.policy.rollout import Rollout
@@ -109,7 +109,7 @@ class PPO(PolicyGradient):
     def _values(self, rollouts: Sequence[Rollout], policy: Policy) -> list[list[float]]:
         """V before each reply of each rollout, of the present policy."""
         values_of_rollouts: list[list[float]] = [[]] * len(rollouts)
-        scores = scored_still(
+        scores = score_without_gradients(
             policy,
             rollouts,
             temperature=self.config.temperature,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from components.policy.policy import Policy
-from components.policy.rl.log_probabilities import scored_still
+from components.policy.rl.log_probabilities import score_without_gradients
 from components.policy.rollout import Rollout
 
 
@@ -14,12 +14,12 @@ class Reference:
     """A frozen copy of a policy."""
 
     def __init__(self, policy: Policy, temperature: float, batch_tokens: int) -> None:
-        self._policy, self._temperature, self._batch_tokens = policy.twin(), temperature, batch_tokens
+        self._policy, self._temperature, self._batch_tokens = policy.frozen_copy(), temperature, batch_tokens
 
     def logprobs(self, rollouts: Sequence[Rollout]) -> list[list[float]]:
         """Of the tokens written in each rollout, in nats, at the temperature of sampling."""
         found: list[list[float]] = [[]] * len(rollouts)
-        for row, scores in scored_still(
+        for row, scores in score_without_gradients(
             self._policy, rollouts, temperature=self._temperature, batch_tokens=self._batch_tokens
         ):
             found[row] = scores.logprobs.tolist()

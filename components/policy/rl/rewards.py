@@ -68,7 +68,7 @@ class HybridRewards(Rewards):
             self._mean_deviation = deviation
         else:
             self._mean_deviation = DECAY * self._mean_deviation + (1 - DECAY) * deviation
-        return stratified(outcomes, scores, alpha=ALPHA, beta=BETA), weight
+        return stratified_rewards(outcomes, scores, alpha=ALPHA, beta=BETA), weight
 
     def _weight(self, deviation: float) -> float:
         if self._mean_deviation is None:
@@ -85,7 +85,7 @@ class HybridRewards(Rewards):
         self._mean_deviation = state["mean_deviation"]
 
 
-def stratified(
+def stratified_rewards(
     outcomes: Sequence[float], scores: Sequence[float], *, alpha: float, beta: float
 ) -> list[float]:
     """r_hat of each rollout of one group (Eq. 3): outcomes are 0 or 1, scores any real numbers."""

@@ -131,10 +131,10 @@ class RestartingLearner(Learner):
 
     def rate_factor(self, progress: float) -> float:
         """Linear warm-up, then a cosine to zero. Args: progress: 0 to 1."""
-        return annealed(progress)
+        return annealing_factor(progress)
 
 
-def annealed(progress: float) -> float:
+def annealing_factor(progress: float) -> float:
     """Factor of the learning rate at `progress` (0 to 1): linear warm-up, then a cosine to zero."""
     if progress < WARM_UP:
         return progress / WARM_UP

@@ -65,7 +65,7 @@ class Player(Protocol):
         ...
 
 
-class OneProcess:
+class LocalPlayer:
     """Plays in this process."""
 
     def __init__(self, world: Environment) -> None:
@@ -93,7 +93,7 @@ class OneProcess:
         )
 
 
-class Processes:
+class ProcessPoolPlayer:
     """`count` processes, each with a world that `open_world()` made there (it is pickled); use it as a
     context manager.
 
@@ -149,7 +149,7 @@ class Processes:
         for member in self._crew:
             member.shutdown(cancel_futures=True)
 
-    def __enter__(self) -> Processes:
+    def __enter__(self) -> ProcessPoolPlayer:
         return self
 
     def __exit__(self, *_: object) -> None:

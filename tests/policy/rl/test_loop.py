@@ -33,12 +33,12 @@ from components.policy.rl.learner import LOGPROB_GAP_LIMIT
 from components.policy.rl.loop import (
     COLLAPSE_WINDOW,
     MAX_ITERATIONS_WITHOUT_SIGNAL,
-    EvenTasks,
     Loop,
     Snapshots,
-    reached,
+    read_iteration_count,
 )
-from components.policy.rl.rollout_workers import OneProcess
+from components.policy.rl.rollout_workers import LocalPlayer
+from components.policy.rl.task_source import EvenTasks
 from components.policy.rollout import play
 
 TASKS = [make_task(n, instruction=f"put a mug in desk {n}") for n in range(4)]
@@ -99,7 +99,7 @@ def make_loop(
     policy = policy or Policy(make_model(), VOCABULARY)
     return Loop(
         policy,
-        OneProcess(world),
+        LocalPlayer(world),
         tasks or EvenTasks(TASKS),
         make_algorithm(config, policy, progress),
         config,
@@ -445,7 +445,9 @@ def test_a_collapse_is_found_again_however_often_the_command_is_typed(tmp_path):
     options = {"iterations": 2 * COLLAPSE_WINDOW, "checkpoint": tmp_path / "c"}
     with pytest.raises(TrainingError, match="collapsed"):
         make_loop(Rewarding(unlearning([])), **options).run()
-    assert reached(tmp_path / "c") == 2 * COLLAPSE_WINDOW - 1, "the iteration that showed it is not kept"
+    assert read_iteration_count(tmp_path / "c") == 2 * COLLAPSE_WINDOW - 1, (
+        "the iteration that showed it is not kept"
+    )
     with pytest.raises(TrainingError, match="collapsed"):
         make_loop(Rewarding(unlearning([0] * 99)), **options).run()
 
@@ -593,7 +595,7 @@ def test_a_gradient_that_is_no_number_leaves_weights_and_checkpoint(tmp_path):
 
     with pytest.raises(TrainingError, match="Iteration 1: The norm of the gradient is (inf|nan).*rate"):
         loop.run(on_rollouts=poison)
-    assert same(kept[0], weights(loop)) and reached(tmp_path / "c") == 1
+    assert same(kept[0], weights(loop)) and read_iteration_count(tmp_path / "c") == 1
     assert (
         make_loop(Rewarding(even_rows), iterations=2, optimizer_steps=1, checkpoint=tmp_path / "c")
         .run()
@@ -723,7 +725,7 @@ def test_a_loop_that_was_stopped_goes_on_with_the_same_numbers(tmp_path, setting
 def test_the_budget_counts_what_was_spent_before_the_stop(tmp_path):
     make_loop(Rewarding(even_rows, length=3), iterations=1, checkpoint=tmp_path / "c").run()
     world = Rewarding(even_rows, length=3)
-    assert (reached(tmp_path / "c"), reached(tmp_path / "none")) == (1, 0)
+    assert (read_iteration_count(tmp_path / "c"), read_iteration_count(tmp_path / "none")) == (1, 0)
     state = make_loop(world, iterations=5, checkpoint=tmp_path / "c").run(budget=60)
     assert (state.iteration, state.interactions, world.interactions) == (2, 48, 24)
 

@@ -13,7 +13,7 @@ from builders import VOCABULARY, make_model, make_task, make_transition
 from components.environments.protocol import Step
 from components.errors import TrainingError
 from components.policy.policy import Policy
-from components.policy.rl.rollout_workers import Processes
+from components.policy.rl.rollout_workers import ProcessPoolPlayer
 
 TASKS = [make_task(n, instruction=f"put a mug in desk {n}") for n in range(5)]
 OPTIONS = {"max_steps": 2, "temperature": 1.0, "seed": 3}
@@ -47,7 +47,7 @@ class Counting:
 
 @pytest.fixture(scope="module")
 def processes():
-    with Processes(2, Counting) as players:
+    with ProcessPoolPlayer(2, Counting) as players:
         yield players
 
 
@@ -96,7 +96,7 @@ def test_a_failure_inside_is_told_and_survived(processes):
 
 
 def test_a_process_that_died_is_an_error_that_says_what_to_do():
-    with Processes(1, Counting) as players:
+    with ProcessPoolPlayer(1, Counting) as players:
         players.play(policy(), TASKS[:1], **OPTIONS)
         os.kill(next(iter(players._crew[0]._processes)), signal.SIGKILL)
         with pytest.raises(TrainingError, match="same command again"):

@@ -10,7 +10,7 @@ import pytest
 from builders import make_episode, make_task
 
 from components.language.training.examples import Example
-from components.policy.rl.rewards import HybridRewards, Rewards, stratified
+from components.policy.rl.rewards import HybridRewards, Rewards, stratified_rewards
 from components.policy.rollout import Rollout
 
 
@@ -23,12 +23,12 @@ def score(trajectory):
 
 
 def test_scores_rank_within_what_ended_alike_and_never_across():
-    found = stratified([0, 1, 0, 1, 0], [0.9, 0.1, 0.1, 0.3, 0.5], alpha=0.2, beta=0.1)
+    found = stratified_rewards([0, 1, 0, 1, 0], [0.9, 0.1, 0.1, 0.3, 0.5], alpha=0.2, beta=0.1)
     assert found == pytest.approx([0.2, 0.9, -0.2, 1.1, 0.0], abs=1e-4)
-    assert stratified([0, 1], [0.7, 0.2], alpha=0.2, beta=0.1) == [0.0, 1.0], (
+    assert stratified_rewards([0, 1], [0.7, 0.2], alpha=0.2, beta=0.1) == [0.0, 1.0], (
         "a stratum of one stands in the middle of its band"
     )
-    assert stratified([0, 0], [0.5, 0.5], alpha=0.2, beta=0.1) == [0.0, 0.0], "and so do equals"
+    assert stratified_rewards([0, 0], [0.5, 0.5], alpha=0.2, beta=0.1) == [0.0, 0.0], "and so do equals"
 
 
 def test_the_weight_rises_with_the_deviation_of_the_scores_over_the_usual_one():

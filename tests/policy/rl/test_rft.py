@@ -14,7 +14,7 @@ from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
 from components.policy.rl import rft as rft_module
 from components.policy.rl.algorithm import LossInputs
-from components.policy.rl.rft import RFT, RestartingLearner, annealed
+from components.policy.rl.rft import RFT, RestartingLearner, annealing_factor
 from components.policy.rollout import Rollout
 
 
@@ -113,7 +113,7 @@ def test_an_epoch_has_as_many_steps_as_its_tokens_make(small_steps):
 
 def test_the_rate_rises_and_falls_to_zero():
     assert (
-        annealed(0.025) == pytest.approx(0.5)
-        and annealed(0.05) == 1.0
-        and annealed(1.0) == pytest.approx(0.0)
+        annealing_factor(0.025) == pytest.approx(0.5)
+        and annealing_factor(0.05) == 1.0
+        and annealing_factor(1.0) == pytest.approx(0.0)
     )

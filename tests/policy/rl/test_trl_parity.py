@@ -21,9 +21,10 @@ from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
 from components.policy.rl.algorithm import TrainingSample
 from components.policy.rl.algorithms import make_algorithm
-from components.policy.rl.loop import EvenTasks, Loop
+from components.policy.rl.loop import Loop
 from components.policy.rl.reference import Reference
-from components.policy.rl.rollout_workers import OneProcess
+from components.policy.rl.rollout_workers import LocalPlayer
+from components.policy.rl.task_source import EvenTasks
 from components.policy.rollout import Rollout
 from components.records import Trajectory
 
@@ -73,7 +74,7 @@ def ours(policy, lessons, algorithm):
     config = RLConfig(demonstration_weight=0.0, algorithm=algorithm)
     loop = Loop(
         policy,
-        OneProcess(None),
+        LocalPlayer(None),
         EvenTasks([make_task()]),
         make_algorithm(config, policy),
         config,
