@@ -16,8 +16,9 @@ from components.language.threads import decoding, training
 from components.language.training.examples import Example
 from components.policy.agent_prompt import render_demonstration
 from components.policy.policy import Policy
+from components.policy.policy_snapshots import Snapshots
 from components.policy.rl.algorithms import make_algorithm
-from components.policy.rl.loop import Loop, LoopState, Snapshots
+from components.policy.rl.loop import Loop, LoopState
 from components.policy.rl.rollout_workers import Player
 from components.policy.rl.task_source import TaskSource
 from components.policy.rollout import Rollout, Stamp

@@ -26,7 +26,8 @@ from components.experience.replay_record import replay_record
 from components.experience.step_judgements import judge_predictions
 from components.language.threads import decoding
 from components.policy.policy import Policy
-from components.policy.rollout import Rollout, draw_tasks, play, play_whole
+from components.policy.rollout import Rollout, play, play_whole
+from components.policy.task_draws import draw_tasks
 from components.records import Task
 from components.tracking.stage_store.stage_result import StageResult
 from flows.run.pipeline_run import Run

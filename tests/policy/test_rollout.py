@@ -21,7 +21,8 @@ from components.policy import rollout as rollout_module
 from components.policy.agent_prompt import observation, opening, parse_reply, turn
 from components.policy.behaviour_cloning import clone
 from components.policy.policy import Policy
-from components.policy.rollout import Stamp, draw_tasks, play, play_whole, repeat_tasks
+from components.policy.rollout import Stamp, play, play_whole
+from components.policy.task_draws import draw_tasks, repeat_tasks
 from components.records import SYNTHETIC
 
 STAMP = Stamp(SYNTHETIC, "v3", "run-1", "dream")
@@ -239,7 +240,7 @@ def test_an_episode_that_fills_the_policys_longest_sequence_is_lost_there_and_co
     rollouts = play(policy, Breaking(), [make_task(0)], max_steps=9, temperature=1.0, seed=0)
     (rollout,) = rollouts
     assert rollout.overlong and not rollout.broken and rollout.reward == 0
-    assert 1 <= len(rollout.trajectory.steps) < 9 and rollout.cut == sum(
+    assert 1 <= len(rollout.trajectory.steps) < 9 and rollout.truncated_replies == sum(
         len(s.tokens) == 6 for s in rollout.example.segments[1::2]
     )
     check_text(rollout)

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from components.policy.rollout import draw_tasks
+from components.policy.task_draws import draw_tasks
 from components.records import Task
 
 
 class TaskSource(Protocol):
-    """Supplies the tasks of each iteration, and learns their returns."""
+    """Supplies the tasks of each iteration, and receives their returns."""
 
     def sample(self, count: int, seed: int) -> list[Task]:
-        """`count` tasks for an iteration."""
+        """Return `count` tasks for an iteration, drawn with `seed`."""
         ...
 
     def report(self, returns: dict[str, tuple[Task, list[float]]], seed: int) -> dict[str, float]:
-        """Take in the returns of each task's group; returns figures to log."""
+        """Receive (task, returns of its group) by task id, and return figures to log."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """State that must survive a crash."""
+        """Return the state that must survive a crash."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -30,22 +30,22 @@ class TaskSource(Protocol):
 
 
 class EvenTasks:
-    """Tasks drawn evenly from a fixed list."""
+    """Tasks drawn uniformly from a fixed list."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self._tasks = list(tasks)
 
     def sample(self, count: int, seed: int) -> list[Task]:
-        """`count` tasks."""
+        """Return `count` tasks; see `draw_tasks`."""
         return draw_tasks(self._tasks, count, seed)
 
     def report(self, returns: dict[str, tuple[Task, list[float]]], seed: int) -> dict[str, float]:
-        """An even draw learns nothing."""
+        """Return no figures: uniform draws do not depend on returns."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """No state."""
+        """Return an empty dict: there is no state."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """No state."""
+        """Do nothing: there is no state."""

@@ -29,7 +29,8 @@ from components.policy.policy import Policy
 from components.policy.rl.algorithms import make_algorithm
 from components.policy.rl.loop import Loop
 from components.policy.rl.task_source import EvenTasks
-from components.policy.rollout import Rollout, draw_tasks, play, repeat_tasks
+from components.policy.rollout import Rollout, play
+from components.policy.task_draws import draw_tasks, repeat_tasks
 from components.records import Task
 from components.trajectories.store import DataLayout, read_tasks
 from flows.printing.formats import level

@@ -15,7 +15,8 @@ from components.errors import DataError
 from components.experience.model import save_prompt_form
 from components.language.backbone import save_model
 from components.policy.policy import Policy
-from components.policy.rollout import play, repeat_tasks
+from components.policy.rollout import play
+from components.policy.task_draws import repeat_tasks
 from flows.jobs.bench import profile as bench_profile
 from flows.jobs.bench import train as bench_train
 from flows.jobs.bench.profile import kind_of, print_profile

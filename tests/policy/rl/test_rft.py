@@ -94,13 +94,13 @@ def make_learner(**settings):
 
 def test_every_iteration_starts_from_the_initial_weights(small_steps):
     learner = make_learner(epochs=2)
-    first = {name: weight.clone() for name, weight in learner.trained().items()}
+    first = {name: weight.clone() for name, weight in learner.trained_weights().items()}
     samples = make_rft().training_samples([[make_rollout(number) for number in range(1, 5)]], None)
     learner.learn(samples, 3, 1e-2, on_policy=False)
-    once = {name: weight.clone() for name, weight in learner.trained().items()}
+    once = {name: weight.clone() for name, weight in learner.trained_weights().items()}
     assert any(not torch.equal(first[name], once[name]) for name in first)
     learner.learn(samples, 3, 1e-2, on_policy=False)
-    assert all(torch.equal(once[name], weight) for name, weight in learner.trained().items())
+    assert all(torch.equal(once[name], weight) for name, weight in learner.trained_weights().items())
 
 
 def test_an_epoch_has_as_many_steps_as_its_tokens_make(small_steps):

@@ -113,7 +113,7 @@ def test_grpo(tmp_path, loss_mean, loss_type, kl):
     rng = random.Random(1)
     far = [[value + rng.gauss(0, 0.5) for value in rollout.logprobs] for rollout in played]
     lessons = [
-        TrainingSample((r,), {"advantage": [a] * r.written, "reference": ref})
+        TrainingSample((r,), {"advantage": [a] * r.token_count, "reference": ref})
         for r, a, ref in zip(played, advantages, far, strict=True)
     ]
     mine = ours(
