@@ -25,12 +25,16 @@ TASKS = [make_task(n, instruction=f"put a mug in desk {n}") for n in range(4)]
 
 
 class Rewarding:
-    """Episodes of `length` steps; the last one is rewarded as `reward(row, action)` says. Row `broken` breaks
-    at once.
+    """A world with episodes of `length` steps; `reward(row, action)` decides the last step's reward.
+
+    Row `broken` fails at its first step.
     """
 
     def __init__(self, reward, length=1, broken=None):
-        self.reward, self.length, self.broken, self.interactions = reward, length, broken, 0
+        self.reward = reward
+        self.length = length
+        self.broken = broken
+        self.interactions = 0
 
     def reset(self, tasks):
         self.steps = [0] * len(tasks)
@@ -92,7 +96,7 @@ def make_loop(
 
 
 def make_config(settings):
-    """Small settings with a constant rate; what the algorithm has as options goes there, the rest to `rl`."""
+    """Return small settings with a constant rate; the algorithm's options go to its own section."""
     settings = dict(settings)
     kind = settings.pop("algorithm", "grpo")
     schedule = settings.pop("schedule", "constant")
@@ -113,8 +117,8 @@ def make_config(settings):
     return section(**{**defaults, **settings}, algorithm={"type": kind, **algorithm})
 
 
-def advantages_of(lessons):
-    return [lesson.targets["advantage"] for lesson in lessons]
+def advantages_of(samples):
+    return [sample.targets["advantage"] for sample in samples]
 
 
 def weights(loop):
@@ -126,12 +130,12 @@ def same(first, second):
 
 
 def figures(state):
-    """The series without those that tell the machine's speed."""
+    """Return the series without timings."""
     return {name: values for name, values in state.series.items() if "second" not in name}
 
 
-def shown_once():
-    """A demonstration as the policy reads it."""
+def make_demonstration():
+    """Return a demonstration as an example for cloning."""
     episode = make_episode(TASKS[0], ("go to desk 1", "At desk 1: nothing. Holding nothing."))
     return render_demonstration(VOCABULARY, episode, ["a thought"])
 

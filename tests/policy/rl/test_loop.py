@@ -9,15 +9,16 @@ import torch
 from loop_builders import Rewarding, even_rows, make_loop, same, weights
 
 
-def test_an_iteration_moves_the_weights_and_tells_what_happened():
+def test_an_iteration_changes_the_weights_and_reports_figures():
     world = Rewarding(even_rows, length=2)
     loop = make_loop(world, iterations=1)
-    before, told = weights(loop), []
-    state = loop.run(on_iteration=lambda number, values: told.append((number, values)))
+    before = weights(loop)
+    reports = []
+    state = loop.run(on_iteration=lambda number, values: reports.append((number, values)))
     assert not same(before, weights(loop))
-    (number, values), *_ = told
+    (number, values), *_ = reports
     assert (number, state.iteration, state.interactions) == (1, 1, 16)
-    wanted = {
+    expected = {
         "success_rate": 0.5,
         "return_mean": 0.5,
         "episode_length": 2.0,
@@ -27,24 +28,22 @@ def test_an_iteration_moves_the_weights_and_tells_what_happened():
         "generated_task_share": 0.0,
         "unparsable_episodes": 0.0,
     }
-    assert {name: values[name] for name in wanted} == wanted
+    assert {name: values[name] for name in expected} == expected
     assert values["logprob_gap"] < 1e-3 and values["clip_share"] == 0 and values["policy_entropy"] > 3
     assert state.series["success_rate"] == [0.5]
 
 
 @pytest.mark.parametrize("aggregation", ["episode", "token"])
-def test_the_first_update_before_any_change_has_the_loss_of_the_advantages(aggregation):
-    """All ratios are 1, so the loss is minus the mean advantage; groups are centred, rows won and lost differ
-    in length.
-    """
+def test_the_loss_of_the_first_update_is_minus_the_mean_advantage(aggregation):
+    """All ratios are 1, so the loss is minus the mean advantage. Successes and failures differ in length."""
     world = Rewarding(lambda row, action: row in (0, 1, 4))
     world.ends = lambda row: world.steps[row] == (1 if row in (0, 1, 4) else 3)
     loop = make_loop(
         world, iterations=1, optimizer_steps=1, scale_rewards=False, loss_aggregation=aggregation
     )
-    kept = []
-    loop.run(on_rollouts=lambda number, rollouts: kept.extend(rollouts))
-    lengths = [len(r.logprobs) for r in kept]
+    played = []
+    loop.run(on_rollouts=lambda number, rollouts: played.extend(rollouts))
+    lengths = [len(r.logprobs) for r in played]
     advantages = [0.5, 0.5, -0.5, -0.5, 0.75, -0.25, -0.25, -0.25]
     weights = lengths if aggregation == "token" else [1] * 8
     by_hand = -sum(weight * value for weight, value in zip(weights, advantages, strict=True)) / sum(weights)
@@ -53,16 +52,16 @@ def test_the_first_update_before_any_change_has_the_loss_of_the_advantages(aggre
     )
 
 
-def test_the_share_of_clipped_tokens_is_that_of_all_updates():
-    """Before the first step no ratio is clipped; after steps this large later ones are."""
+def test_the_share_of_clipped_tokens_covers_all_updates():
+    """Before the first step no ratio is clipped; after such large steps some are."""
     state = make_loop(
         Rewarding(even_rows), iterations=1, learning_rate=3e-2, num_iterations=3, optimizer_steps=1
     ).run()
     assert state.series["clip_share"][0] > 0 and state.series["logprob_gap"][0] < 1e-3
 
 
-def test_the_rate_falls_towards_zero_or_stays():
-    for schedule, wanted in (("linear", [4e-3, 2e-3, 1e-3]), ("constant", [4e-3, 4e-3, 4e-3])):
+def test_the_learning_rate_is_linear_or_constant():
+    for schedule, expected in (("linear", [4e-3, 2e-3, 1e-3]), ("constant", [4e-3, 4e-3, 4e-3])):
         loop = make_loop(Rewarding(even_rows), iterations=4, learning_rate=4e-3, schedule=schedule)
         rates = {}
         settings = loop.learner.optimizers.parts[0].param_groups[0]
@@ -71,23 +70,23 @@ def test_the_rate_falls_towards_zero_or_stays():
                 {number: settings["lr"]}
             )
         )
-        assert [rates[1], rates[3], rates[4]] == pytest.approx(wanted)
+        assert [rates[1], rates[3], rates[4]] == pytest.approx(expected)
 
 
-def test_a_step_has_at_most_a_gradient_of_one():
-    """With plain gradient descent at a rate of 1 the weights move by the gradient: by its norm where that is
-    below 1, else by 1.
-    """
+def test_the_gradient_norm_is_clipped_to_one():
+    """The advantages are scaled up, so that the norm exceeds 1; the gradient at the step has norm 1."""
     loop = make_loop(Rewarding(even_rows), iterations=1, optimizer_steps=1, learning_rate=1.0)
     before, norms = weights(loop), []
-    moved = loop.learner.trained_weights()
+    trained_weights = loop.learner.trained_weights()
 
     def descend(rate):
-        norms.append(sum(float(weight.grad.pow(2).sum()) for weight in moved.values()) ** 0.5)
+        norms.append(sum(float(weight.grad.pow(2).sum()) for weight in trained_weights.values()) ** 0.5)
 
     loop.learner.optimizers.step = descend
-    plain = loop.learner.algorithm.token_weights
-    loop.learner.algorithm.token_weights = lambda lessons: [1000 * share for share in plain(lessons)]
+    token_weights = loop.learner.algorithm.token_weights
+    loop.learner.algorithm.token_weights = lambda samples: [
+        1000 * weight for weight in token_weights(samples)
+    ]
     figure = loop.run().series["gradient_norm"][0]
     assert figure > 1 and norms == pytest.approx([1.0], abs=1e-3) and same(before, weights(loop))
 
@@ -102,13 +101,13 @@ def test_the_budget_is_never_exceeded(budget, iterations):
     )
 
 
-def test_short_episodes_leave_budget_for_more():
+def test_short_episodes_leave_budget_for_further_iterations():
     world = Rewarding(even_rows, length=1)
     state = make_loop(world, iterations=9).run(budget=40)
     assert state.iteration == 3 and world.interactions == 24 <= 40
 
 
-def test_the_seed_alone_decides():
+def test_the_result_depends_on_the_seed_alone():
     runs = [make_loop(Rewarding(even_rows), iterations=2, seed=seed) for seed in (1, 1, 2)]
     for loop in runs:
         loop.run()
@@ -117,12 +116,12 @@ def test_the_seed_alone_decides():
 
 
 def test_small_forward_batches_give_the_same_update():
-    def updated(batch_tokens):
+    def train(batch_tokens):
         loop = make_loop(Rewarding(even_rows, length=2), iterations=1, batch_tokens=batch_tokens)
         loop.run()
         return weights(loop)
 
-    large, small = updated(8192), updated(64)
+    large, small = train(8192), train(64)
     for name in large:
         torch.testing.assert_close(large[name], small[name], atol=3e-4, rtol=0)
 
@@ -130,6 +129,6 @@ def test_small_forward_batches_give_the_same_update():
 @pytest.mark.parametrize(
     ("sync_every", "measured"), [(1, [True] * 3), (2, [True, False, True]), (0, [False] * 3)]
 )
-def test_where_the_player_is_the_policy_the_gap_is_measured(sync_every, measured):
+def test_the_logprob_gap_is_measured_if_the_trained_policy_plays(sync_every, measured):
     state = make_loop(Rewarding(even_rows), algorithm="dpo", sync_every=sync_every).run()
     assert [not math.isnan(gap) for gap in state.series["logprob_gap"]] == measured

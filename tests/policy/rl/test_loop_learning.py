@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 from builders import VOCABULARY, make_episode, make_model
-from loop_builders import LORA, TASKS, Rewarding, even_rows, make_loop, policy_with, shown_once, weights
+from loop_builders import (
+    LORA,
+    TASKS,
+    Rewarding,
+    even_rows,
+    make_demonstration,
+    make_loop,
+    policy_with,
+    weights,
+)
 
 from components.config import CloningConfig
 from components.language.compute import Compute, has_bf16
@@ -33,19 +42,17 @@ ALGORITHMS = [
 
 @pytest.mark.parametrize("settings", ALGORITHMS)
 def test_the_policy_learns_what_is_rewarded(settings, monkeypatch):
-    """A policy cloned to four actions alike; one of them is rewarded. Every algorithm makes it the usual
-    one.
-    """
+    """A policy cloned to four equally frequent actions learns to prefer the one that is rewarded."""
     monkeypatch.setattr("components.policy.rl.rft.STEP_TOKENS", 64)
     choices = ["go to desk 1", "open fridge 1", "take mug 1", "heat mug 1"]
     settings = {"family": "llama"} | settings
     policy = Policy(
         make_model(hidden=32, seed=5, family=settings.pop("family")), VOCABULARY, max_new_tokens=16
     )
-    shown = [make_episode(task, (action, "s")) for task in TASKS for action in choices]
+    demonstrations = [make_episode(task, (action, "s")) for task in TASKS for action in choices]
     clone(
         policy,
-        shown,
+        demonstrations,
         lambda history, action: "find mug",
         CloningConfig(epochs=200, learning_rate=5e-3),
         seed=0,
@@ -53,13 +60,13 @@ def test_the_policy_learns_what_is_rewarded(settings, monkeypatch):
 
     world = Rewarding(lambda row, action: action == "open fridge 1")
 
-    def success():
+    def measure_success():
         return (
             sum(r.reward for r in play(policy, world, TASKS * 50, max_steps=1, temperature=1.0, seed=99))
             / 200
         )
 
-    before = success()
+    before = measure_success()
     make_loop(
         world,
         policy=policy,
@@ -69,24 +76,26 @@ def test_the_policy_learns_what_is_rewarded(settings, monkeypatch):
         max_new_tokens=16,
         **settings,
     ).run()
-    after = success()
+    after = measure_success()
     assert 0.1 < before < 0.45 and after > 0.85, (before, after)
 
 
-def test_demonstrations_are_learnt_beside_the_rollouts(monkeypatch):
+def test_demonstrations_are_trained_on_with_the_rollouts(monkeypatch):
     monkeypatch.setattr("components.policy.rl.learner.DEMONSTRATION_TOKENS", 64)
     mixed = {"demonstration_weight": 1.0, "learning_rate": 3e-3}
-    loop = make_loop(Rewarding(even_rows), iterations=20, demonstrations=[shown_once()], **mixed)
-    found = loop.run().series["demonstration_loss"]
-    assert found[-1] < 0.8 * found[0]
+    loop = make_loop(Rewarding(even_rows), iterations=20, demonstrations=[make_demonstration()], **mixed)
+    losses = loop.run().series["demonstration_loss"]
+    assert losses[-1] < 0.8 * losses[0]
     assert (
         "demonstration_loss"
-        not in make_loop(Rewarding(even_rows), iterations=1, demonstrations=[shown_once()]).run().series
+        not in make_loop(Rewarding(even_rows), iterations=1, demonstrations=[make_demonstration()])
+        .run()
+        .series
     )
 
 
-def test_the_cloning_loss_of_a_step_is_the_mean_over_what_was_demonstrated():
-    example = shown_once()
+def test_the_demonstration_loss_is_the_mean_over_demonstrated_tokens():
+    example = make_demonstration()
     loop = make_loop(
         Rewarding(even_rows),
         iterations=1,
@@ -95,12 +104,12 @@ def test_the_cloning_loss_of_a_step_is_the_mean_over_what_was_demonstrated():
         demonstration_weight=0.5,
     )
     with torch.no_grad():
-        wanted = -token_logprobs(loop.policy.model, collate([example], 0)).logprobs.mean().item()
-    assert loop.run().series["demonstration_loss"][0] == pytest.approx(wanted, abs=1e-5)
+        expected = -token_logprobs(loop.policy.model, collate([example], 0)).logprobs.mean().item()
+    assert loop.run().series["demonstration_loss"][0] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen"])
-def test_adapters_alone_are_trained_and_none_is_left(family):
+def test_only_adapters_are_trained_and_they_are_merged_at_the_end(family):
     policy = Policy(make_model(family=family), VOCABULARY)
     first = {name: weight.clone() for name, weight in policy.model.named_parameters()}
     make_loop(Rewarding(even_rows), policy=policy, iterations=2, lora=LORA, learning_rate=1e-2).run()
@@ -122,7 +131,7 @@ def test_gradient_checkpointing_changes_no_update():
 
 
 @pytest.mark.skipif(not has_bf16("cpu"), reason="this CPU has neither AMX nor AVX512-BF16")
-def test_in_bf16_sampler_and_trainer_are_nearly_the_same_policy():
+def test_sampler_and_trainer_agree_closely_in_bf16():
     loop = make_loop(
         Rewarding(even_rows, length=2), iterations=2, policy=policy_with(Compute(precision="bf16"))
     )

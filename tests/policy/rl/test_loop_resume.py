@@ -25,7 +25,7 @@ DPO_SELDOM = {"algorithm": "dpo", "sync_every": 3}
 
 
 def length(episode):
-    """A score of an episode, for HERO."""
+    """Return a score of an episode, for HERO."""
     return len(episode.states[-1]) % 7 / 7
 
 
@@ -42,7 +42,7 @@ STOPPED = [{}, {"beta": 0.1}, {"reward": "hero"}, {"algorithm": "ppo"}, DPO_SELD
 @pytest.mark.parametrize(
     ("settings", "stop"), [(settings, 2) for settings in STOPPED] + [({}, 1), ({}, 3), ({}, 4)], ids=str
 )
-def test_a_loop_that_was_stopped_goes_on_with_the_same_numbers(tmp_path, settings, stop):
+def test_an_interrupted_loop_resumes_with_the_same_numbers(tmp_path, settings, stop):
     def run(name, stop=None):
         def stopping(number, values):
             if number == stop:
@@ -68,24 +68,24 @@ def test_a_loop_that_was_stopped_goes_on_with_the_same_numbers(tmp_path, setting
     assert (state.iteration, state.interactions) == (4, uninterrupted.interactions) == (4, 32)
     assert resumed.tasks.state_dict() == whole.tasks.state_dict() and resumed.tasks.generated
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
-    again, done = run("b")  # nothing remains to be done
+    again, done = run("b")  # all iterations are finished
     assert same(weights(again), weights(resumed)) and done.iteration == 4 and again.player.interactions == 0
 
 
-def test_a_loop_with_adapters_that_was_stopped_goes_on_with_the_same_numbers(tmp_path):
+def test_an_interrupted_loop_with_adapters_resumes_with_the_same_numbers(tmp_path):
     through = make_loop(Rewarding(even_rows, length=2), iterations=2, lora=LORA)
-    wanted = figures(through.run())
+    expected = figures(through.run())
     make_loop(Rewarding(even_rows, length=2), iterations=1, lora=LORA, checkpoint=tmp_path / "c.pt").run()
     fresh = make_loop(Rewarding(even_rows), lora=LORA).policy
-    assert pickle.loads(pickle.dumps(fresh)).model.peft_config  # as it is sent to the processes that dream
+    assert pickle.loads(pickle.dumps(fresh)).model.peft_config  # as it is sent to the rollout workers
     saved = torch.load(tmp_path / "c.pt", weights_only=True)["policy"]
     assert saved and all("lora_" in name for name in saved)
     resumed = make_loop(Rewarding(even_rows, length=2), iterations=2, lora=LORA, checkpoint=tmp_path / "c.pt")
-    assert figures(resumed.run()) == wanted
+    assert figures(resumed.run()) == expected
     assert same(weights(resumed), weights(through))
 
 
-def test_the_budget_counts_what_was_spent_before_the_stop(tmp_path):
+def test_the_budget_includes_interactions_before_the_interruption(tmp_path):
     make_loop(Rewarding(even_rows, length=3), iterations=1, checkpoint=tmp_path / "c").run()
     world = Rewarding(even_rows, length=3)
     assert (read_iteration_count(tmp_path / "c"), read_iteration_count(tmp_path / "none")) == (1, 0)
@@ -93,21 +93,21 @@ def test_the_budget_counts_what_was_spent_before_the_stop(tmp_path):
     assert (state.iteration, state.interactions, world.interactions) == (2, 48, 24)
 
 
-def test_tokens_are_counted_over_all_attempts(tmp_path):
+def test_tokens_are_counted_across_interruptions(tmp_path):
     def attempt(iterations, sampled):
         loop = make_loop(Rewarding(even_rows), iterations=iterations, checkpoint=tmp_path / "c")
         loop._count_tokens = lambda: sampled + loop.policy.tokens
         return loop.run(), loop.policy.tokens
 
-    first, alone = attempt(1, 0)
-    second, own = attempt(3, 1000)
-    assert first.tokens == alone > 0 and second.tokens == alone + own, (
-        "what was sampled before the loop began is not the loop's"
+    first, first_tokens = attempt(1, 0)
+    second, second_tokens = attempt(3, 1000)
+    assert first.tokens == first_tokens > 0 and second.tokens == first_tokens + second_tokens, (
+        "tokens from before the loop are not counted"
     )
 
 
-def misfits(states):
-    """Optimiser states that are not those of the loop's AdamW, by what is wrong with them."""
+def defective_states(states):
+    """Return problem -> optimiser states that do not fit the loop's AdamW."""
     (state,) = states
     wrong = {number: dict(moments) for number, moments in state["state"].items()}
     wrong[0]["exp_avg"] = wrong[0]["exp_avg"].flatten()[:3]
@@ -121,12 +121,12 @@ def misfits(states):
     }
 
 
-def test_a_state_of_another_optimiser_is_refused_before_anything_changes():
-    made = make_loop(Rewarding(even_rows), iterations=1)
-    made.run()
-    state, fresh = made.state_dict(), make_loop(Rewarding(even_rows), iterations=1)
+def test_the_state_of_another_optimiser_is_refused_and_changes_nothing():
+    trained = make_loop(Rewarding(even_rows), iterations=1)
+    trained.run()
+    state, fresh = trained.state_dict(), make_loop(Rewarding(even_rows), iterations=1)
     before = weights(fresh)
-    for words, optimizers in misfits(state["optimizers"]).items():
+    for words, optimizers in defective_states(state["optimizers"]).items():
         with pytest.raises(
             TrainingError,
             match=f"does not fit the optimiser: it holds (an optimiser of )?{re.escape(words)}.*Delete",
@@ -134,30 +134,31 @@ def test_a_state_of_another_optimiser_is_refused_before_anything_changes():
             fresh.load_state_dict({**state, "optimizers": optimizers})
         assert same(before, weights(fresh))
     fresh.load_state_dict(state)
-    assert same(weights(made), weights(fresh))
+    assert same(weights(trained), weights(fresh))
 
 
 @pytest.mark.parametrize("rank", [0, 2])
-def test_policies_on_the_way_are_kept_as_they_were(tmp_path, rank):
-    """Adapters merged into a copy: training goes on as if nobody had looked."""
+def test_snapshots_equal_the_policy_at_their_iteration(tmp_path, rank):
+    """Adapters are merged into a copy, so that snapshots do not change the training."""
     settings = {"iterations": 4, "lora": LoraConfig(rank=rank) if rank else LoraConfig()}
     plain = make_loop(Rewarding(even_rows), **settings)
     plain.run()
-    loop, seen = make_loop(Rewarding(even_rows), **settings), {}
+    loop = make_loop(Rewarding(even_rows), **settings)
+    logits = {}
     loop.snapshots = Snapshots(tmp_path / "snapshots", 2)
     probe = torch.tensor([[1, 2, 3]])
 
-    def look(iteration, _):
+    def record_logits(iteration, _):
         with torch.no_grad():
-            seen[f"{iteration:04d}"] = loop.policy.model(probe).logits.clone()
+            logits[f"{iteration:04d}"] = loop.policy.model(probe).logits.clone()
 
-    loop.run(on_iteration=look)
+    loop.run(on_iteration=record_logits)
     assert same(weights(plain), weights(loop))
-    kept = sorted((tmp_path / "snapshots").iterdir())
-    assert [directory.name for directory in kept] == ["0002", "0004"]
-    for directory in kept:
+    saved = sorted((tmp_path / "snapshots").iterdir())
+    assert [directory.name for directory in saved] == ["0002", "0004"]
+    for directory in saved:
         with torch.no_grad():
             torch.testing.assert_close(
-                Policy.load(directory).model(probe).logits, seen[directory.name], atol=1e-5, rtol=1e-5
+                Policy.load(directory).model(probe).logits, logits[directory.name], atol=1e-5, rtol=1e-5
             )
-    assert not torch.equal(seen["0002"], seen["0004"])
+    assert not torch.equal(logits["0002"], logits["0004"])

@@ -1,4 +1,4 @@
-"""What stops or refuses an RL loop: no learning signal, a collapse, defective numbers, broken infrastructure."""
+"""What stops an RL loop: no learning signal, a collapse, numbers that are not finite, infrastructure."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from components.policy.rl.training_checks import (
 )
 
 
-def test_a_weight_without_demonstrations_is_refused():
+def test_a_demonstration_weight_without_demonstrations_is_refused():
     with pytest.raises(TrainingError, match="no demonstration.*demonstration_weight=0"):
         make_loop(Rewarding(even_rows), demonstration_weight=0.1)
 
 
-def test_a_hybrid_reward_without_a_measure_of_progress_is_refused():
+def test_the_hero_reward_without_progress_is_refused():
     with pytest.raises(ConfigError, match="hero needs an adapter with `progress`"):
         make_loop(Rewarding(even_rows), reward="hero", scale_rewards=False)
 
 
-def test_infrastructure_that_breaks_most_episodes_is_no_collapse_and_where_all_break_it_is_named():
-    """Half are won throughout; later six of eight break in each iteration, and those would look like a policy
-    that has unlearnt.
+def test_broken_episodes_are_no_collapse_and_stop_the_loop_if_all_break():
+    """Half of the episodes succeed throughout. Later six of eight break in each iteration. Counted as
+    failures, they would look like a collapse.
     """
 
     class Failing(Rewarding):
@@ -71,21 +71,24 @@ def test_too_many_iterations_without_signal_stop_the_loop():
 def test_iterations_without_signal_must_be_consecutive():
     calls = []
 
-    def seldom(row, action):
+    def success_every_fifth_iteration(row, action):
         calls.append(row)
         return row == 0 and len(calls) // 8 % 5 == 4
 
-    assert make_loop(Rewarding(seldom), iterations=12, num_generations=4).run().iteration == 12
+    assert (
+        make_loop(Rewarding(success_every_fifth_iteration), iterations=12, num_generations=4).run().iteration
+        == 12
+    )
 
 
-def test_a_policy_that_has_unlearnt_stops_the_loop():
+def test_a_collapsed_policy_stops_the_loop():
     calls = []
 
-    def ever_less(row, action):
+    def half_then_one_success(row, action):
         calls.append(row)
         return row % 2 == 0 if len(calls) <= 8 * COLLAPSE_WINDOW else row == 0
 
-    loop = make_loop(Rewarding(ever_less), iterations=20)
+    loop = make_loop(Rewarding(half_then_one_success), iterations=20)
     with pytest.raises(
         TrainingError,
         match="collapsed: its success rate is 0.12 over the last 4 iterations, 0.50 over the first.*rate",
@@ -95,15 +98,15 @@ def test_a_policy_that_has_unlearnt_stops_the_loop():
 
 
 @pytest.mark.parametrize(("group", "collapses"), [(32, True), (4, False)])
-def test_a_short_loop_sees_a_collapse_too_if_it_has_rollouts_enough(group, collapses):
-    """Seven iterations of two tasks: two of 64 rollouts are compared as soon as there are four."""
-    seen: list[int] = []
+def test_a_short_loop_detects_a_collapse_if_it_has_enough_rollouts(group, collapses):
+    """Seven iterations of two tasks. With groups of 32, windows of two iterations have 128 rollouts."""
+    calls: list[int] = []
 
-    def early(row, action):
-        seen.append(row)
-        return row % 2 == 0 if len(seen) <= 2 * 2 * group else row == 0
+    def half_then_one_success(row, action):
+        calls.append(row)
+        return row % 2 == 0 if len(calls) <= 2 * 2 * group else row == 0
 
-    loop = make_loop(Rewarding(early), iterations=7, num_generations=group)
+    loop = make_loop(Rewarding(half_then_one_success), iterations=7, num_generations=group)
     if collapses:
         with pytest.raises(
             TrainingError, match=r"success rate is 0\.02 over the last 2 iterations, 0\.50 over the first"
@@ -113,23 +116,23 @@ def test_a_short_loop_sees_a_collapse_too_if_it_has_rollouts_enough(group, colla
         assert loop.run().iteration == 7
 
 
-def test_a_collapse_is_found_again_however_often_the_command_is_typed(tmp_path):
-    def unlearning(seen):
+def test_a_resumed_loop_detects_the_collapse_again(tmp_path):
+    def half_then_one_success(calls):
         return lambda row, action: (
-            seen.append(row) or (row % 2 == 0 if len(seen) <= 8 * COLLAPSE_WINDOW else row == 0)
+            calls.append(row) or (row % 2 == 0 if len(calls) <= 8 * COLLAPSE_WINDOW else row == 0)
         )
 
     options = {"iterations": 2 * COLLAPSE_WINDOW, "checkpoint": tmp_path / "c"}
     with pytest.raises(TrainingError, match="collapsed"):
-        make_loop(Rewarding(unlearning([])), **options).run()
+        make_loop(Rewarding(half_then_one_success([])), **options).run()
     assert read_iteration_count(tmp_path / "c") == 2 * COLLAPSE_WINDOW - 1, (
-        "the iteration that showed it is not kept"
+        "the iteration of the collapse is not saved"
     )
     with pytest.raises(TrainingError, match="collapsed"):
-        make_loop(Rewarding(unlearning([0] * 99)), **options).run()
+        make_loop(Rewarding(half_then_one_success([0] * 99)), **options).run()
 
 
-def test_a_loss_that_is_no_number_stops_the_loop():
+def test_a_loss_of_nan_stops_the_loop():
     loop = make_loop(Rewarding(even_rows), iterations=2)
 
     def poison(number, rollouts):
@@ -140,18 +143,18 @@ def test_a_loss_that_is_no_number_stops_the_loop():
         loop.run(on_rollouts=poison)
 
 
-def test_a_gradient_that_is_no_number_leaves_weights_and_checkpoint(tmp_path):
+def test_a_gradient_that_is_not_finite_changes_neither_weights_nor_checkpoint(tmp_path):
     loop = make_loop(Rewarding(even_rows), iterations=2, optimizer_steps=1, checkpoint=tmp_path / "c")
-    kept = []
+    saved_weights = []
 
     def poison(number, rollouts):
         if number == 1:
-            kept.append(weights(loop))
+            saved_weights.append(weights(loop))
             next(loop.policy.model.parameters()).register_hook(lambda gradient: gradient * math.inf)
 
     with pytest.raises(TrainingError, match="Iteration 1: The norm of the gradient is (inf|nan).*rate"):
         loop.run(on_rollouts=poison)
-    assert same(kept[0], weights(loop)) and read_iteration_count(tmp_path / "c") == 1
+    assert same(saved_weights[0], weights(loop)) and read_iteration_count(tmp_path / "c") == 1
     assert (
         make_loop(Rewarding(even_rows), iterations=2, optimizer_steps=1, checkpoint=tmp_path / "c")
         .run()
