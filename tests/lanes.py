@@ -41,7 +41,7 @@ ENGINE = (
     "language/training/test_parallel.py",
     "policy/test_early_experience.py",
     "policy/test_rollout.py",
-    "policy/rl/test_loop.py",
+    "policy/rl/test_loop",
     "test_damaged_files.py",
     "test_orphans.py",
     "test_security.py",

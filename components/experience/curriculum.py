@@ -59,7 +59,7 @@ def difficulty(returns: Sequence[float]) -> str:
 
 
 class Curriculum:
-    """A source of tasks for the RL loop (`components.policy.rl.loop.TaskSource`).
+    """A source of tasks for the RL loop (`components.policy.rl.task_source.TaskSource`).
 
     Attributes:
         originals: the training tasks.

@@ -1,13 +1,14 @@
-"""The agent's text: one growing sequence an episode, task and initial state repeated in every turn, a thought
-before each action.
+"""The agent's text: one growing sequence per episode. Each turn repeats the task and the initial state, and
+the agent writes a thought before each action.
 
     <task> instruction <state> s0 <turn> instruction <state> s0 <think> thought <action> a0 <end> <state> s1
     <turn> ...
 
-Where the backbone has a chat template the replies are the assistant's messages, and all else the user's.
+With a chat template, replies are the assistant's messages and all other text is the user's.
 
-The paper's agent prompt (verl-agent's template) also lists the admissible actions; ours does not, since a
-dream has no such list. Nothing is ever taken back, so the cache of the whole prefix serves every step.
+Deviation from the paper: its agent prompt (verl-agent's template) also lists the admissible actions. Ours
+does not, because a dream has no such list. The text is append-only, so a cache of the prefix serves every
+step.
 """
 
 from __future__ import annotations
@@ -21,28 +22,30 @@ from components.records import Task, Trajectory
 
 
 def opening(task: Task) -> list[str]:
-    """The start of an episode."""
+    """Return the pieces that start an episode: instruction and initial state."""
     return [OPENING, TASK, task.instruction, STATE, task.initial_state]
 
 
 def turn(task: Task) -> list[str]:
-    """What asks for the next thought and action."""
+    """Return the pieces that ask for the next thought and action."""
     return [TURN, task.instruction, STATE, task.initial_state, ANSWER, THINK]
 
 
 def reply(thought: str, action: str) -> list[str]:
-    """What the agent writes."""
+    """Return the pieces that the agent writes in one step."""
     return [thought, ACTION, action, END]
 
 
-def observed(state: str) -> list[str]:
-    """What the world answers."""
+def observation(state: str) -> list[str]:
+    """Return the pieces that show the agent the state after its action."""
     return [RESUME, STATE, state]
 
 
 def parse_reply(pieces: Sequence[str]) -> tuple[str, str]:
-    """(thought, action) of a generated reply; the action is "" where the form was not followed (the world
-    refuses that).
+    """Return (thought, action) of a generated reply.
+
+    If the reply does not follow the form, the action is "", which the environment refuses. The thought is
+    then the whole text.
     """
     texts = [piece for piece in pieces if piece != END or not isinstance(piece, Marker)]
     form = [isinstance(piece, Marker) and str(piece) for piece in texts]
@@ -59,22 +62,25 @@ def render_demonstration(
     thoughts: Sequence[str],
     imitated: Sequence[bool] | None = None,
 ) -> Example:
-    """An episode as one example for cloning, loss on thoughts and actions of the steps that are `imitated`
-    (default: all).
+    """Return an episode as one example for cloning, with loss on thoughts and actions.
+
+    Args:
+        thoughts: one per step.
+        imitated: whether a step's reply has loss, one value per step; None: all of them.
     """
-    segments = [_plain(vocabulary, opening(trajectory.task))]
-    for step, thought, wish in zip(
+    segments = [_segment_without_loss(vocabulary, opening(trajectory.task))]
+    for step, thought, has_loss in zip(
         trajectory.steps, thoughts, imitated or [True] * len(thoughts), strict=True
     ):
-        wanted = vocabulary.encode(reply(thought, step.action))
+        reply_tokens = vocabulary.encode(reply(thought, step.action))
         segments += [
-            _plain(vocabulary, turn(trajectory.task)),
-            Segment(wanted, [wish] * len(wanted)),
-            _plain(vocabulary, observed(step.next_state)),
+            _segment_without_loss(vocabulary, turn(trajectory.task)),
+            Segment(reply_tokens, [has_loss] * len(reply_tokens)),
+            _segment_without_loss(vocabulary, observation(step.next_state)),
         ]
     return Example(segments)
 
 
-def _plain(vocabulary: Vocabulary, pieces: Sequence[str]) -> Segment:
+def _segment_without_loss(vocabulary: Vocabulary, pieces: Sequence[str]) -> Segment:
     tokens = vocabulary.encode(pieces)
     return Segment(tokens, [False] * len(tokens))

@@ -1,14 +1,14 @@
-"""Behaviour cloning (Pomerleau 1989, NIPS), that is supervised fine-tuning: the mean over tokens of the loss
+"""Behaviour cloning (Pomerleau 1989, NIPS): supervised fine-tuning on recorded episodes.
 
-    -log pi(thought, action | history)
+    -log pi(thought, action | history)          mean over tokens
 
     dreamgym retrain cloning.demonstrations=200 cloning.behaviours='[expert, noisy]'
 
-on expert demonstrations or other recorded episodes. The thought is the one that leads to the action
-(`Adapter.think`).
+The episodes are expert demonstrations or other recorded behaviours. The adapter supplies the thought that
+leads to each action (`Adapter.think`).
 
 Deviation from common practice: training stops early on purpose. A policy that is cloned to a loss near zero
-no longer explores, all rollouts of a task end alike, and RL has nothing to learn from.
+no longer explores. All rollouts of a task then end alike, and RL has no learning signal.
 """
 
 from __future__ import annotations
@@ -41,14 +41,17 @@ def clone(
     on_figures: OnFigures | None = None,
     on_world_figures: OnFigures | None = None,
 ) -> TrainingRecord:
-    """Train `policy` in place; returns the record of the training on demonstrations.
+    """Train `policy` in place and return the record of the training on demonstrations.
 
     Args:
         think: returns the thought that leads to an action, given the history and the action.
-        world: examples of what actions lead to (`early_experience.py`), trained on first, for one epoch.
-        reflections: per demonstration, other thoughts with which it is shown once more.
-        lora: adapters that are trained in place of all weights.
-        on_figures, on_world_figures: called after each update on the demonstrations, and on `world`.
+        checkpoint: path of the checkpoint of an interrupted training; None: no checkpoint.
+        world: examples of the states that actions lead to (`early_experience.py`). They are trained on first,
+            for one epoch.
+        reflections: per demonstration, other thoughts; with them the demonstration becomes a second example.
+        lora: adapters that are trained instead of all weights.
+        on_figures: called after each update on the demonstrations.
+        on_world_figures: called after each update on `world`.
     """
     examples = [
         render_demonstration(
@@ -60,13 +63,13 @@ def clone(
     ]
     if reflections:
         examples += [
-            render_demonstration(policy.vocabulary, e, thoughts)
-            for e, thoughts in zip(demonstrations, reflections, strict=True)
+            render_demonstration(policy.vocabulary, episode, thoughts)
+            for episode, thoughts in zip(demonstrations, reflections, strict=True)
         ]
     policy.model = add_lora(policy.model, lora, added=policy.vocabulary.added, seed=seed)
     if world:
-        before = checkpoint.with_name("world-" + checkpoint.name) if checkpoint else None
-        _train(policy, world, config, 1.0, seed, before, on_world_figures)
+        world_checkpoint = checkpoint.with_name("world-" + checkpoint.name) if checkpoint else None
+        _train(policy, world, config, 1.0, seed, world_checkpoint, on_world_figures)
     record = _train(policy, examples, config, config.epochs, seed, checkpoint, on_figures)
     policy.model = merge_lora(policy.model)
     return record

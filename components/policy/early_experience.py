@@ -1,21 +1,22 @@
-"""Early Experience (arXiv 2510.08558): what an agent learns from its own alternatives beside an expert's way,
-before any RL.
+"""Early Experience (arXiv 2510.08558): training on alternatives to an expert's actions, before any RL.
 
-    L_IWM = - sum log p(s_i^j | s_i, a_i^j)           implicit world modelling, before cloning, with the same
-    weights L_SR  = - sum log p(c_i, a_i | s_i)               self-reflection, mixed with cloning; c_i says
-    why a_i and not the alternatives
+    L_IWM = - sum log p(s_i^j | s_i, a_i^j)     implicit world modelling, before cloning
+    L_SR  = - sum log p(c_i, a_i | s_i)         self-reflection, mixed with cloning
+
+Both train the weights that cloning trains. c_i says why a_i was chosen and not the alternatives.
 
     dreamgym retrain cloning.early_experience=self_reflection
 
-At each state of an expert's episode K alternatives are drawn evenly from the admissible actions and really
-executed in a fork of the game (`Forkable.probe`), so that none is ever out of step with it: the expert's own
-steps are played along and must lead where they were recorded to lead. All of these steps are real
-interactions.
+At each state of an expert's episode, K alternatives are drawn uniformly from the admissible actions. They are
+executed in a fork of the game (`Forkable.probe`). The expert's own steps are executed too and must lead to
+the recorded states, so no alternative is out of step with the game. All of these steps are real interactions.
 
-Deviations: the reflections are the adapter's (`reflect`), from what the alternatives really led to, not a
-language model's, and one reflection speaks of all K; with K = 3, where the paper has 8 for IWM and 3 for SR.
-The paper keeps the total of updates equal to plain cloning's; here cloning keeps its own passes, and world
-modelling comes before them.
+Deviations from the paper:
+1. A language model writes the paper's reflections; here the adapter does (`reflect`), from the states that
+   the alternatives led to. One reflection covers all K.
+2. K is 3; the paper has 8 for IWM and 3 for SR.
+3. The paper keeps the number of updates of plain cloning. Here cloning keeps its own epochs, and world
+   modelling comes before them.
 """
 
 from __future__ import annotations
@@ -30,32 +31,34 @@ from components.errors import EnvironmentFailure
 from components.language.markers import ACTION, END
 from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, Segment
-from components.policy.agent_prompt import observed, opening, reply, turn
+from components.policy.agent_prompt import observation, opening, reply, turn
 from components.records import Trajectory
 
 Reflect = Callable[[Trajectory, str, Sequence[tuple[str, str]]], str]
+"""(history, expert's action, alternatives) -> thought before the action."""
 Alternative = tuple[str, str]
-"""An action and the state that it really led to."""
+"""An action and the state that it led to in the real environment."""
 
 
 @dataclass(frozen=True)
-class Explored:
-    """An expert's episode and, for each of its steps, the alternatives that were tried there."""
+class ExploredEpisode:
+    """An expert's episode and, for each of its steps, the alternatives that were executed there."""
 
     episode: Trajectory
     alternatives: tuple[tuple[Alternative, ...], ...]
 
 
-def explore(world: Environment, episodes: Sequence[Trajectory], count: int, seed: int) -> list[Explored]:
-    """Walk along each episode in `world` and try up to `count` alternatives at each of its states.
+def explore(
+    world: Environment, episodes: Sequence[Trajectory], count: int, seed: int
+) -> list[ExploredEpisode]:
+    """Replay each episode in `world` and execute up to `count` alternatives at each of its states.
 
-    What infrastructure ended on the way is walked again, with the same alternatives. One that fails by itself
-    is left out.
+    If infrastructure ends an episode, it is replayed with the same alternatives. An alternative that fails
+    for such a reason is left out.
 
     Raises:
-        EnvironmentFailure: the world cannot be forked, its budget is spent, it leads elsewhere than it was
-            recorded to, or an episode
-            broke in each of several tries (`again.TRIES`).
+        EnvironmentFailure: the world cannot be forked, its budget is spent, a step leads to another state
+            than the recorded one, or an episode broke in each of `retry.TRIES` tries.
     """
     if not isinstance(world, Forkable):
         message = f"{type(world).__name__} cannot try alternatives."
@@ -63,96 +66,116 @@ def explore(world: Environment, episodes: Sequence[Trajectory], count: int, seed
             message, "Expected an environment with `probe`.", "Set cloning.early_experience=none."
         )
     names = {row: f"{episode.steps[0].episode_id}" for row, episode in enumerate(episodes)}
-    expected = "An episode whose alternatives are unknown has no lesson."
+    expected = "An episode without executed alternatives gives no training example."
     return list(
         play_whole(
-            names, lambda rows, _: _walk(world, episodes, rows, count, seed), "episodes", expected
+            names, lambda rows, _: _replay(world, episodes, rows, count, seed), "episodes", expected
         ).values()
     )
 
 
-def _walk(
-    world: Forkable, episodes: Sequence[Trajectory], rows: Sequence[int], count: int, seed: int
-) -> tuple[dict[int, Explored], dict[int, str]]:
-    """Those of the given places, and why infrastructure broke the others."""
-    walked = [episodes[row] for row in rows]
-    rngs = [random.Random(f"early-experience/{seed}/{episode.steps[0].episode_id}") for episode in walked]
-    world.reset([episode.task for episode in walked])
-    admissible: list[Sequence[str]] = list(getattr(world, "admissible", [()] * len(walked)))
-    found, broken = [list[tuple[Alternative, ...]]() for _ in walked], dict[int, str]()
-    for place in range(max(len(episode.steps) for episode in walked)):
-        going = [at for at, episode in enumerate(walked) if place < len(episode.steps) and at not in broken]
-        tried = {at: _drawn(rngs[at], admissible[at], walked[at].steps[place].action, count) for at in going}
-        answers = world.probe([tried.get(at, []) for at in range(len(walked))])
-        for at in going:
-            tries = zip(tried[at], answers[at], strict=True)
-            found[at].append(tuple((action, one.state) for action, one in tries if "failed" not in one.info))
+def _replay(
+    world: Forkable, all_episodes: Sequence[Trajectory], rows: Sequence[int], count: int, seed: int
+) -> tuple[dict[int, ExploredEpisode], dict[int, str]]:
+    """Return by row the explored episodes, and the reasons why infrastructure ended the others."""
+    episodes = [all_episodes[row] for row in rows]
+    rngs = [random.Random(f"early-experience/{seed}/{episode.steps[0].episode_id}") for episode in episodes]
+    world.reset([episode.task for episode in episodes])
+    admissible: list[Sequence[str]] = list(world.admissible)
+    alternatives = [list[tuple[Alternative, ...]]() for _ in episodes]
+    failures: dict[int, str] = {}
+    for number in range(max(len(episode.steps) for episode in episodes)):
+        active = [
+            at for at, episode in enumerate(episodes) if number < len(episode.steps) and at not in failures
+        ]
+        actions = {
+            at: _draw_alternatives(rngs[at], admissible[at], episodes[at].steps[number].action, count)
+            for at in active
+        }
+        answers = world.probe([actions.get(at, []) for at in range(len(episodes))])
+        for at in active:
+            pairs = zip(actions[at], answers[at], strict=True)
+            alternatives[at].append(
+                tuple((action, answer.state) for action, answer in pairs if "failed" not in answer.info)
+            )
         steps = world.step(
-            [walked[at].steps[place].action if at in going else None for at in range(len(walked))]
+            [episodes[at].steps[number].action if at in active else None for at in range(len(episodes))]
         )
-        for at in going:
+        for at in active:
             step = steps[at]
             if step is not None and "failed" in step.info:
-                broken[at] = str(step.info["failed"])
+                failures[at] = str(step.info["failed"])
             else:
-                admissible[at] = _checked(walked[at], place, step)
-    whole = {
-        rows[at]: Explored(walked[at], tuple(found[at])) for at in range(len(walked)) if at not in broken
+                admissible[at] = _admissible_after(episodes[at], number, step)
+    explored = {
+        rows[at]: ExploredEpisode(episodes[at], tuple(alternatives[at]))
+        for at in range(len(episodes))
+        if at not in failures
     }
-    return whole, {rows[at]: reason for at, reason in broken.items()}
+    return explored, {rows[at]: reason for at, reason in failures.items()}
 
 
-def _drawn(rng: random.Random, admissible: Sequence[str], expert: str, count: int) -> list[str]:
-    others = [action for action in admissible if action != expert]
+def _draw_alternatives(
+    rng: random.Random, admissible: Sequence[str], expert_action: str, count: int
+) -> list[str]:
+    others = [action for action in admissible if action != expert_action]
     return rng.sample(others, min(count, len(others)))
 
 
-def _checked(episode: Trajectory, place: int, step: Step | None) -> Sequence[str]:
-    """The actions admissible after a step of the expert, which must have led where it was recorded to
-    lead.
+def _admissible_after(episode: Trajectory, number: int, step: Step | None) -> Sequence[str]:
+    """Return the admissible actions after the expert's step `number`.
+
+    Raises:
+        EnvironmentFailure: the step led to another state than the recorded one.
     """
-    wanted = episode.steps[place]
-    if step is None or step.state != wanted.next_state:
+    recorded = episode.steps[number]
+    if step is None or step.state != recorded.next_state:
         raise EnvironmentFailure(
-            f"Step {place} of {wanted.episode_id} leads to {step.state if step else 'nothing'!r}.",
-            f"The data recorded {wanted.next_state!r}.",
+            f"Step {number} of {recorded.episode_id} leads to {step.state if step else 'nothing'!r}.",
+            f"The data recorded {recorded.next_state!r}.",
             "The data is of another version of the world: run `dreamgym collect`.",
         )
     actions: Sequence[str] = step.info.get("admissible", ())
     return actions
 
 
-def world_examples(vocabulary: Vocabulary, explored: Sequence[Explored]) -> list[Example]:
-    """For implicit world modelling: each episode as the agent reads it, and beside each step what its
-    alternatives lead to.
+def world_examples(vocabulary: Vocabulary, explored: Sequence[ExploredEpisode]) -> list[Example]:
+    """Return examples for implicit world modelling.
+
+    An example is an episode as the agent reads it. At each step, branches with loss hold the states that the
+    alternatives and the expert's action lead to. Episodes without alternatives give no example.
     """
-    return [_world_example(vocabulary, found) for found in explored if any(found.alternatives)]
+    return [_world_example(vocabulary, entry) for entry in explored if any(entry.alternatives)]
 
 
-def _world_example(vocabulary: Vocabulary, found: Explored) -> Example:
-    task, segments = found.episode.task, [_read(vocabulary, opening(found.episode.task))]
-    for step, alternatives in zip(found.episode.steps, found.alternatives, strict=True):
+def _world_example(vocabulary: Vocabulary, explored: ExploredEpisode) -> Example:
+    task = explored.episode.task
+    segments = [_segment_without_loss(vocabulary, opening(task))]
+    for step, alternatives in zip(explored.episode.steps, explored.alternatives, strict=True):
         for action, state in (*alternatives, (step.action, step.next_state)):
-            asked = vocabulary.encode([*turn(task), ACTION, action, END, *observed(state)[:-1]])
-            told = vocabulary.encode([state])
-            segments.append(Segment(asked + told, [False] * len(asked) + [True] * len(told), branch=True))
-        segments.append(_read(vocabulary, [*turn(task), *reply("", step.action), *observed(step.next_state)]))
+            prompt = vocabulary.encode([*turn(task), ACTION, action, END, *observation(state)[:-1]])
+            target = vocabulary.encode([state])
+            loss = [False] * len(prompt) + [True] * len(target)
+            segments.append(Segment(prompt + target, loss, branch=True))
+        pieces = [*turn(task), *reply("", step.action), *observation(step.next_state)]
+        segments.append(_segment_without_loss(vocabulary, pieces))
     return Example(segments)
 
 
-def _read(vocabulary: Vocabulary, pieces: Sequence[str]) -> Segment:
+def _segment_without_loss(vocabulary: Vocabulary, pieces: Sequence[str]) -> Segment:
     tokens = vocabulary.encode(pieces)
     return Segment(tokens, [False] * len(tokens))
 
 
-def reflections(explored: Sequence[Explored], reflect: Reflect) -> list[list[str]]:
-    """For self-reflection: the thought before each step of each episode. A step without alternatives has none
-    to speak of, and the adapter's usual thought.
+def reflections(explored: Sequence[ExploredEpisode], reflect: Reflect) -> list[list[str]]:
+    """Return, for self-reflection, the thought before each step of each episode.
+
+    For a step without alternatives it is the adapter's usual thought.
     """
     return [
         [
-            reflect(found.episode.up_to(step.step), step.action, alternatives)
-            for step, alternatives in zip(found.episode.steps, found.alternatives, strict=True)
+            reflect(entry.episode.up_to(step.step), step.action, alternatives)
+            for step, alternatives in zip(entry.episode.steps, entry.alternatives, strict=True)
         ]
-        for found in explored
+        for entry in explored
     ]

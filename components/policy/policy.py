@@ -1,5 +1,5 @@
-"""The policy: a causal LM that writes a thought and an action; its weights are never shared with the
-experience model.
+"""The policy: a causal LM that writes a thought and an action. It never shares weights with the experience
+model.
 """
 
 from __future__ import annotations
@@ -16,17 +16,21 @@ from components.language.tokenizer import Vocabulary
 
 
 class Policy:
-    """A model with its vocabulary; `tokens` counts what it has generated."""
+    """A model with its vocabulary.
+
+    Attributes:
+        tokens: number of tokens that it has generated.
+        max_new_tokens: maximum length of a reply, in tokens.
+        compute: device and precision of training and decoding.
+    """
 
     def __init__(
         self, model: Any, vocabulary: Vocabulary, *, max_new_tokens: int = 32, compute: Compute = Compute()
     ) -> None:
-        self.model, self.vocabulary, self.max_new_tokens, self.compute = (
-            model,
-            vocabulary,
-            max_new_tokens,
-            compute,
-        )
+        self.model = model
+        self.vocabulary = vocabulary
+        self.max_new_tokens = max_new_tokens
+        self.compute = compute
         self.tokens = 0
 
     @classmethod
@@ -38,21 +42,22 @@ class Policy:
         compute: Compute = Compute(),
         chat_template: ChatTemplate = "auto",
     ) -> Policy:
-        """The policy saved in `directory` (also: a backbone, as the start of one), on the device of
-        `compute`.
+        """Return the policy saved in `directory`, on the device of `compute`.
+
+        `directory` may also hold a backbone, which is then the initial policy.
         """
         model, vocabulary = load_backbone(directory, compute.device, chat_template=chat_template)
         return cls(model, vocabulary, max_new_tokens=max_new_tokens, compute=compute)
 
-    def twin(self) -> Policy:
-        """A copy with weights of its own, which are not trained."""
+    def frozen_copy(self) -> Policy:
+        """Return a copy whose weights are separate and not trained."""
         model = copy.deepcopy(self.model).requires_grad_(False)
         return Policy(model, self.vocabulary, max_new_tokens=self.max_new_tokens, compute=self.compute)
 
     def save(self, directory: Path) -> None:
-        """Write weights (safetensors) and vocabulary, atomically."""
+        """Write weights (safetensors) and vocabulary to `directory` atomically."""
         save_model(self.model, self.vocabulary, directory)
 
     def engine(self, seed: int) -> KeptCacheEngine:
-        """An engine over the weights as they are now, with the random stream `seed`."""
+        """Return an engine over the present weights, with the random stream `seed`."""
         return KeptCacheEngine(self.compute.for_decoding(self.model), self.vocabulary, seed=seed)

@@ -1,36 +1,42 @@
-"""Rollouts: episodes of the policy in a world, real or dreamed, with what training on them needs."""
+"""Rollouts: episodes of the policy in a real or dreamed environment, with the numbers that training needs."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from components.environments import retry as again
+from components.environments import retry
 from components.environments.protocol import NO_ACTION, Environment, Step, concurrent_rows
 from components.errors import EnvironmentFailure
 from components.language.engines.engine import Generation, Session
 from components.language.markers import END
 from components.language.training.examples import Example, Segment
-from components.policy.agent_prompt import observed, opening, parse_reply, turn
+from components.policy.agent_prompt import observation, opening, parse_reply, turn
 from components.policy.policy import Policy
 from components.records import REAL, Task, Trajectory, Transition
 
 ROWS = 512
-"""Most episodes side by side: each holds a cache of some megabytes in the policy, and one in a dream."""
+"""Maximum number of concurrent episodes: each has a cache of some megabytes in policy and in dream."""
 
 
 @dataclass
 class Rollout:
     """One episode.
 
-    `example` is the episode as the policy read and wrote it, loss on what it wrote; `logprobs` are the
-    sampler's, one for each token with loss, in order. `failure` says how infrastructure ended it: such a
-    rollout is recorded, not trained on. `unparsable` says that a dream had no answer: its last step is not a
-    transition and was left out; not trained on either. `idle` says of each reply whether it held no action or
-    left the state as it was, word for word. `cut` counts replies that ended at the policy's `max_new_tokens`.
-    `overlong` says that the policy's longest sequence was full: the episode is lost there. `tries` counts how
-    often it was begun, infrastructure having ended the earlier ones.
+    Args:
+        trajectory: the transitions.
+        example: the episode as the policy read and wrote it, with loss on the tokens that it wrote.
+        logprobs: the sampler's log-probabilities in nats, one per token with loss, in order.
+        thoughts: one per reply.
+        idle: per reply, whether it had no action or left the state unchanged, word for word.
+        failure: why infrastructure ended the episode; "" if it did not. Such a rollout is recorded, but not
+            trained on.
+        unparsable: whether the dream gave no valid answer. The last step is then not a transition and is left
+            out. Such a rollout is not trained on.
+        malformed: number of replies without an action.
+        truncated_replies: number of replies that ended at the policy's `max_new_tokens`.
+        overlong: whether the episode ended because the policy's longest sequence was full. It is a failure.
+        tries: number of times that the episode was started; infrastructure ended all but the last.
     """
 
     trajectory: Trajectory
@@ -41,34 +47,41 @@ class Rollout:
     failure: str = ""
     unparsable: bool = False
     malformed: int = 0
-    cut: int = 0
+    truncated_replies: int = 0
     overlong: bool = False
     tries: int = 1
 
     @property
     def broken(self) -> bool:
-        """True if infrastructure ended the episode."""
+        """Whether infrastructure ended the episode."""
         return bool(self.failure)
 
     @property
     def reward(self) -> float:
-        """The return: 1.0 for a success, else 0.0."""
+        """Return of the episode: 1.0 for a success, else 0.0."""
         return 1.0 if self.trajectory.success else 0.0
 
     @property
-    def replies(self) -> list[int]:
-        """Tokens of each reply of the policy."""
+    def reply_lengths(self) -> list[int]:
+        """Number of tokens of each reply of the policy."""
         return [sum(segment.loss) for segment in self.example.segments if any(segment.loss)]
 
     @property
-    def written(self) -> int:
-        """Tokens of all replies."""
-        return sum(self.replies)
+    def token_count(self) -> int:
+        """Number of tokens of all replies."""
+        return sum(self.reply_lengths)
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What the transitions of a batch of rollouts are marked with."""
+    """Origin that is written into the transitions of a batch of rollouts.
+
+    Args:
+        source: real or synthetic.
+        policy_version: version of the policy that played.
+        run_id: the run that played.
+        prefix: first part of each episode's id.
+    """
 
     source: str = REAL
     policy_version: str = ""
@@ -86,22 +99,31 @@ def play(
     seed: int,
     stamp: Stamp = Stamp(),
 ) -> list[Rollout]:
-    """Play each task once, up to ROWS side by side where the world has room; rollouts in the order of
-    `tasks`.
+    """Play each task once and return the rollouts in the order of `tasks`.
+
+    At most ROWS episodes are played concurrently, or fewer if the world limits its rows.
+
+    Args:
+        max_steps: step limit of an episode.
+        temperature: of sampling; 0 takes the most probable token.
+        seed: random stream of the sampler, and part of each episode's id.
 
     Raises:
         DataError: the policy's longest sequence has no room for the first turn.
+        EnvironmentFailure: a task starts with another state than its initial state.
     """
-    engine, rollouts, rows = policy.engine(seed), list[Rollout](), concurrent_rows(world, ROWS)
+    engine = policy.engine(seed)
+    rollouts: list[Rollout] = []
+    rows = concurrent_rows(world, ROWS)
     for start in range(0, len(tasks), rows):
-        part = tasks[start : start + rows]
-        names = [f"{stamp.prefix}-{seed}-{start + row}/{task.id}" for row, task in enumerate(part)]
-        rollouts += _side_by_side(
+        batch = tasks[start : start + rows]
+        episode_ids = [f"{stamp.prefix}-{seed}-{start + row}/{task.id}" for row, task in enumerate(batch)]
+        rollouts += _play_batch(
             policy,
-            engine.open(len(part)),
+            engine.open(len(batch)),
             world,
-            part,
-            names,
+            batch,
+            episode_ids,
             max_steps=max_steps,
             temperature=temperature,
             stamp=stamp,
@@ -119,107 +141,119 @@ def play_whole(
     seed: int,
     stamp: Stamp = Stamp(),
 ) -> list[Rollout]:
-    """As `play`, for measurements: what infrastructure ended is played again, since it says nothing about the
-    policy.
+    """Return rollouts as `play` does, and play episodes again that infrastructure ended.
+
+    For measurements: such an episode says nothing about the policy. The try's number is added to `seed`.
 
     Raises:
-        EnvironmentFailure: an episode broke in each of several tries (`again.TRIES`).
+        EnvironmentFailure: an episode broke in each of several tries (`retry.TRIES`).
     """
 
-    def playing(places: list[int], attempt: int) -> tuple[dict[int, Rollout], dict[int, str]]:
-        chosen = [tasks[place] for place in places]
+    def play_tasks(places: list[int], attempt: int) -> tuple[dict[int, Rollout], dict[int, str]]:
+        pending_tasks = [tasks[place] for place in places]
         rollouts = play(
             policy,
             world,
-            chosen,
+            pending_tasks,
             max_steps=max_steps,
             temperature=temperature,
             seed=seed + attempt,
             stamp=stamp,
         )
-        found = {
+        by_place = {
             place: replace(rollout, tries=attempt + 1)
             for place, rollout in zip(places, rollouts, strict=True)
         }
-        broken = {place: rollout.failure for place, rollout in found.items() if rollout.broken}
-        return {place: rollout for place, rollout in found.items() if place not in broken}, broken
+        failures = {place: rollout.failure for place, rollout in by_place.items() if rollout.broken}
+        return {place: rollout for place, rollout in by_place.items() if place not in failures}, failures
 
     names = {place: task.id for place, task in enumerate(tasks)}
     return list(
-        again.play_whole(
-            names, playing, "episodes", "A game that was not played is neither won nor lost."
+        retry.play_whole(
+            names,
+            play_tasks,
+            "episodes",
+            "An episode that was not played is neither a success nor a failure.",
         ).values()
     )
 
 
-def _side_by_side(
+def _play_batch(
     policy: Policy,
     session: Session,
     world: Environment,
     tasks: Sequence[Task],
-    names: Sequence[str],
+    episode_ids: Sequence[str],
     *,
     max_steps: int,
     temperature: float,
     stamp: Stamp,
 ) -> list[Rollout]:
-    """One episode a task, of the names given, in a session with as many rows."""
+    """Play one episode per task, in a session with one row per task."""
     states = world.reset(tasks)
-    rollouts, encode = [Rollout(Trajectory(task), Example([])) for task in tasks], policy.vocabulary.encode
-    waiting = {row: encode([*opening(task), *turn(task)]) for row, task in enumerate(tasks)}
-    for state, task in zip(states, tasks, strict=True):
-        if state != task.initial_state:
-            cure = (
-                "An adapter must start a task with the same text each time; `dreamgym check-environment` "
-                "tests it."
-            )
-            raise EnvironmentFailure(
-                f"{task.id} begins with {state!r}.", f"Expected {task.initial_state!r}, as recorded.", cure
-            )
+    rollouts = [Rollout(Trajectory(task), Example([])) for task in tasks]
+    encode = policy.vocabulary.encode
+    prompts = {row: encode([*opening(task), *turn(task)]) for row, task in enumerate(tasks)}
+    _check_initial_states(states, tasks)
     for _ in range(max_steps):
-        written = _write(policy, session, rollouts, waiting, temperature)
-        actions = {row: _act(policy, rollouts[row], generation) for row, generation in written.items()}
+        generations = _generate_replies(policy, session, rollouts, prompts, temperature)
+        actions = {
+            row: _read_action(policy, rollouts[row], generation) for row, generation in generations.items()
+        }
         answers = world.step([actions.get(row) for row in range(len(tasks))])
-        waiting = {}
+        prompts = {}
         for row, action in actions.items():
             answer = answers[row]
             assert answer is not None
-            over = _record(rollouts[row], names[row], action, answer, stamp)
-            prompt = [] if over else encode([*observed(answer.state), *turn(tasks[row])])
-            rollouts[row].overlong = not over and len(prompt) >= session.room(row)
-            if over or rollouts[row].overlong:
+            is_over = _record_step(rollouts[row], episode_ids[row], action, answer, stamp)
+            prompt = [] if is_over else encode([*observation(answer.state), *turn(tasks[row])])
+            rollouts[row].overlong = not is_over and len(prompt) >= session.room(row)
+            if is_over or rollouts[row].overlong:
                 session.drop([row])
             else:
-                waiting[row] = prompt
-        if not waiting:
+                prompts[row] = prompt
+        if not prompts:
             break
     return rollouts
 
 
-def _write(
+def _check_initial_states(states: Sequence[str], tasks: Sequence[Task]) -> None:
+    for state, task in zip(states, tasks, strict=True):
+        if state != task.initial_state:
+            raise EnvironmentFailure(
+                f"{task.id} begins with {state!r}.",
+                f"Expected {task.initial_state!r}, as recorded.",
+                "An adapter must start a task with the same text each time; "
+                "`dreamgym check-environment` tests it.",
+            )
+
+
+def _generate_replies(
     policy: Policy,
     session: Session,
     rollouts: Sequence[Rollout],
-    waiting: dict[int, list[int]],
+    prompts: dict[int, list[int]],
     temperature: float,
 ) -> dict[int, Generation]:
+    """Generate a reply in each row of `prompts`, and add prompt and reply to the row's rollout."""
     stop = {policy.vocabulary.marker_id(END)}
-    written = session.generate(
-        waiting, stop=stop, max_new_tokens=policy.max_new_tokens, temperature=temperature
+    generations = session.generate(
+        prompts, stop=stop, max_new_tokens=policy.max_new_tokens, temperature=temperature
     )
-    for row, generation in written.items():
-        prompt = waiting[row]
+    for row, generation in generations.items():
+        prompt = prompts[row]
         rollouts[row].example.segments += [
             Segment(prompt, [False] * len(prompt)),
             Segment(list(generation.tokens), [True] * len(generation.tokens)),
         ]
         rollouts[row].logprobs += generation.logprobs
-        rollouts[row].cut += not generation.stopped
+        rollouts[row].truncated_replies += not generation.stopped
         policy.tokens += len(generation.tokens)
-    return written
+    return generations
 
 
-def _act(policy: Policy, rollout: Rollout, generation: Generation) -> str:
+def _read_action(policy: Policy, rollout: Rollout, generation: Generation) -> str:
+    """Return the action of a reply, NO_ACTION if it has none, and record the thought."""
     thought, action = parse_reply(policy.vocabulary.pieces(generation.tokens))
     rollout.thoughts.append(thought)
     if not action:
@@ -227,18 +261,18 @@ def _act(policy: Policy, rollout: Rollout, generation: Generation) -> str:
     return action or NO_ACTION
 
 
-def _record(rollout: Rollout, name: str, action: str, answer: Step, stamp: Stamp) -> bool:
-    """Add one step to the rollout; True if the episode is over."""
+def _record_step(rollout: Rollout, episode_id: str, action: str, answer: Step, stamp: Stamp) -> bool:
+    """Add one step to the rollout and return whether the episode is over."""
     rollout.failure = (str(answer.info["failed"]) or "no reason given") if "failed" in answer.info else ""
     rollout.unparsable = bool(answer.info.get("unparsable"))
-    answered = not (rollout.broken or rollout.unparsable)
-    rollout.idle.append(action == NO_ACTION or (answered and answer.state == rollout.trajectory.states[-1]))
-    if rollout.broken or rollout.unparsable:
+    has_answer = not (rollout.broken or rollout.unparsable)
+    rollout.idle.append(action == NO_ACTION or (has_answer and answer.state == rollout.trajectory.states[-1]))
+    if not has_answer:
         return True
     history = rollout.trajectory
     transition = Transition(
         task_id=history.task.id,
-        episode_id=name,
+        episode_id=episode_id,
         step=len(history.steps),
         state=history.states[-1],
         action=action,
@@ -253,17 +287,3 @@ def _record(rollout: Rollout, name: str, action: str, answer: Step, stamp: Stamp
     )
     rollout.trajectory = Trajectory(history.task, (*history.steps, transition))
     return answer.done
-
-
-def grouped(tasks: Sequence[Task], size: int) -> list[Task]:
-    """Each task `size` times in a row: the rows of a batch of groups."""
-    return [task for task in tasks for _ in range(size)]
-
-
-def evenly(tasks: Sequence[Task], count: int, seed: int) -> list[Task]:
-    """`count` tasks drawn without replacement (with, once they run out)."""
-    rng = random.Random(seed)
-    pool: list[Task] = []
-    while len(pool) < count:
-        pool += rng.sample(list(tasks), len(tasks))
-    return pool[:count]

@@ -16,9 +16,11 @@ from components.language.threads import decoding, training
 from components.language.training.examples import Example
 from components.policy.agent_prompt import render_demonstration
 from components.policy.policy import Policy
+from components.policy.policy_snapshots import Snapshots
 from components.policy.rl.algorithms import make_algorithm
-from components.policy.rl.loop import Loop, LoopState, Snapshots, TaskSource
+from components.policy.rl.loop import Loop, LoopState
 from components.policy.rl.rollout_workers import Player
+from components.policy.rl.task_source import TaskSource
 from components.policy.rollout import Rollout, Stamp
 from flows.run.pipeline_run import Run
 from flows.run.run_data import episodes_to_clone
@@ -67,7 +69,7 @@ def build_loop(
         lora=run.config.lora,
         stamp=stamp,
         checkpoint=work / CHECKPOINT,
-        updating=lambda: training(run.config),
+        training_context=lambda: training(run.config),
         demonstrations=_demonstrations(run, policy, settings, train),
         snapshots=Snapshots(work / SNAPSHOTS, every) if every else None,
         tokens=tokens,

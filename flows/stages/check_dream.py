@@ -26,7 +26,8 @@ from components.experience.replay_record import replay_record
 from components.experience.step_judgements import judge_predictions
 from components.language.threads import decoding
 from components.policy.policy import Policy
-from components.policy.rollout import Rollout, evenly, play, play_whole
+from components.policy.rollout import Rollout, play, play_whole
+from components.policy.task_draws import draw_tasks
 from components.records import Task
 from components.tracking.stage_store.stage_result import StageResult
 from flows.run.pipeline_run import Run
@@ -72,7 +73,7 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
     adapter = make_adapter(config.environment)
     settings = config.fidelity
     candidates = training_tasks(run)
-    drawn_tasks = evenly(candidates, settings.policy_tasks * settings.max_batches, config.seed)
+    drawn_tasks = draw_tasks(candidates, settings.policy_tasks * settings.max_batches, config.seed)
     batches = split_into_batches(drawn_tasks, len(candidates), settings.policy_tasks)
     model, buffer, dream = open_dream(run, inputs["model"], inputs["train"])
     policy = Policy.load(inputs["policy"], max_new_tokens=config.rl.dream.max_new_tokens, compute=run.compute)

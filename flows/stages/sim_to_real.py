@@ -13,8 +13,8 @@ from components.config import BaselineRLConfig, RealRLConfig
 from components.environments import make_adapter
 from components.evaluation.metrics.intervals import exact_value
 from components.policy.policy import Policy
-from components.policy.rl.loop import EvenTasks
-from components.policy.rl.rollout_workers import OneProcess
+from components.policy.rl.rollout_workers import LocalPlayer
+from components.policy.rl.task_source import EvenTasks
 from components.policy.rollout import Rollout, Stamp
 from components.records import REAL
 from flows.run.pipeline_run import Run
@@ -79,7 +79,7 @@ def _train(
             run,
             settings,
             policy=policy,
-            player=OneProcess(world),
+            player=LocalPlayer(world),
             tasks=EvenTasks(training_tasks(run)),
             stamp=Stamp(REAL, policy_version, run.manifest.run_id, "real"),
             seed=run.config.seed + 1,

@@ -17,8 +17,9 @@ from components.experience.retrieval.encoders import make_encoder
 from components.experience.task_clusters import cluster_tasks
 from components.language.checkpoint_files.weight_files import stored_weights
 from components.policy.policy import Policy
-from components.policy.rl.loop import EvenTasks, Loop, TaskSource, reached
-from components.policy.rl.rollout_workers import Processes
+from components.policy.rl.loop import Loop, read_iteration_count
+from components.policy.rl.rollout_workers import ProcessPoolPlayer
+from components.policy.rl.task_source import EvenTasks, TaskSource
 from components.policy.rollout import Rollout, Stamp
 from components.records import SYNTHETIC, Task, Transition
 from components.trajectories.replay_log import append_transitions, read_log
@@ -80,10 +81,12 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
     config = run.config
     recorded = [step for episode in model_episodes(run, inputs["train"]) for step in episode.steps]
     weights = stored_weights(inputs["policy"]).count
-    finished_iterations = reached(work / CHECKPOINT, weights)  # an interrupted iteration runs again
+    finished_iterations = read_iteration_count(
+        work / CHECKPOINT, weights
+    )  # an interrupted iteration runs again
     dreamed = read_log(work / REPLAY, shards=finished_iterations)
     open_world = partial(dream_with, inputs["model"], config, recorded, dreamed, held_out(run.data), run.root)
-    with Processes(config.rl.dream.processes, open_world) as dreams:
+    with ProcessPoolPlayer(config.rl.dream.processes, open_world) as dreams:
         model = load_experience_model(config, inputs["model"])
         policy = Policy.load(inputs["policy"], compute=run.compute)
         tasks = _task_source(run, model)
@@ -143,7 +146,7 @@ def _cluster_function(run: Run) -> Callable[[Sequence[Task], int], list[int]]:
     return lambda tasks, seed: cluster_tasks(tasks, encoder, TASK_CLUSTERS, seed)
 
 
-def _keep_rollouts(run: Run, loop: Loop, dreams: Processes, work: Path) -> OnRollouts:
+def _keep_rollouts(run: Run, loop: Loop, dreams: ProcessPoolPlayer, work: Path) -> OnRollouts:
     """Return the callback for each iteration's rollouts.
 
     It writes them to the log, adds them to the buffer, and replays some in the real environment.
@@ -181,7 +184,7 @@ def _write_shard(log: Path, iteration: int, transitions: list[Transition]) -> No
 class _RejectedAnswers:
     """Answers of the experience model that the dream rejected, by kind, per dreamed step."""
 
-    def __init__(self, dreams: Processes) -> None:
+    def __init__(self, dreams: ProcessPoolPlayer) -> None:
         self._dreams = dreams
         self._counts = Counter[str](dreams.rejected)
         self._steps = dreams.interactions

@@ -19,7 +19,7 @@ from components.language.training.examples import Example, Segment, collate
 from components.language.training.fine_tuning import supervised_finetune
 from components.language.training.token_scores import token_logprobs
 from components.policy.policy import Policy
-from components.policy.rl.log_probabilities import scored
+from components.policy.rl.log_probabilities import score_tokens
 from components.policy.rollout import Rollout
 from components.records import Trajectory
 from language.foreign import make_checkpoint
@@ -198,12 +198,12 @@ def test_sampler_and_learner_agree_before_the_first_update_and_gradients_are_fin
     generation = session.generate({0: PROMPT}, stop=set(), max_new_tokens=8, temperature=1.0)[0]
     example = Example([Segment(PROMPT, [False] * 4), Segment(generation.tokens, [True] * 8)])
     rollout = Rollout(Trajectory(make_task()), example, generation.logprobs)
-    for other in (policy, policy.twin()):
-        scores = scored(other, [rollout], temperature=1.0, with_entropy=True)
+    for other in (policy, policy.frozen_copy()):
+        scores = score_tokens(other, [rollout], temperature=1.0, with_entropy=True)
         torch.testing.assert_close(
             scores.logprobs.detach(), torch.tensor(generation.logprobs), atol=1e-4, rtol=0
         )
-    scores = scored(policy, [rollout], temperature=1.0, with_entropy=True)
+    scores = score_tokens(policy, [rollout], temperature=1.0, with_entropy=True)
     (scores.logprobs.sum() + scores.entropies.sum()).backward()
     assert all(weight.grad is None or weight.grad.isfinite().all() for weight in policy.model.parameters())
     assert (
@@ -258,7 +258,7 @@ def test_a_fine_tuned_and_merged_model_never_samples_ids_without_a_token(padded,
         lora=LoraConfig(rank=2),
     )
     policy.save(tmp_path / "policy")
-    for one in (policy, policy.twin(), Policy.load(tmp_path / "policy")):
+    for one in (policy, policy.frozen_copy(), Policy.load(tmp_path / "policy")):
         generations = (
             one.engine(0)
             .open(8)

@@ -1,4 +1,4 @@
-"""The agent's text: replies are read back, other forms are no action, cloning learns replies alone."""
+"""The agent's text: parsing of replies, and the loss of demonstrations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.language.markers import ACTION, END, STATE, SUCCESS, TASK, THINK, TURN, Marker
-from components.policy.agent_prompt import observed, opening, parse_reply, render_demonstration, reply, turn
+from components.policy.agent_prompt import (
+    observation,
+    opening,
+    parse_reply,
+    render_demonstration,
+    reply,
+    turn,
+)
 
 HOSTILE = ["<end>", "go <action> there", "<think>", "<state> At desk 1", "a\nb <end>", "ünïcödé ☃"]
 ANY = st.one_of(
@@ -19,7 +26,7 @@ ANY = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(st.just(""), ANY), ANY)
-def test_a_reply_is_read_back_whatever_its_texts_spell(thought, action):
+def test_any_thought_and_action_survive_encoding_and_parsing(thought, action):
     assert parse_reply(VOCABULARY.pieces(VOCABULARY.encode(reply(thought, action)))) == (thought, action)
 
 
@@ -42,13 +49,13 @@ def test_a_reply_is_read_back_whatever_its_texts_spell(thought, action):
         ([STATE, ACTION, "go"], "<state> <action> go"),
     ],
 )
-def test_another_form_is_no_action_and_no_marker_gets_out(pieces, thought):
-    read = parse_reply(pieces)
-    assert read == (thought, "")
-    assert not any(isinstance(text, Marker) for text in read)
+def test_another_form_gives_no_action_and_no_marker(pieces, thought):
+    parsed = parse_reply(pieces)
+    assert parsed == (thought, "")
+    assert not any(isinstance(text, Marker) for text in parsed)
 
 
-def test_a_reply_that_was_cut_off_before_its_end_still_acts():
+def test_a_reply_without_its_end_marker_still_has_an_action():
     assert parse_reply(["find mug", ACTION, "go to desk 1"]) == ("find mug", "go to desk 1")
     assert parse_reply([ACTION, "go to desk 1"]) == ("", "go to desk 1")
 
@@ -56,32 +63,32 @@ def test_a_reply_that_was_cut_off_before_its_end_still_acts():
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_hostile_state_adds_no_marker(text):
     task = make_task(instruction=text, initial_state=text)
-    tokens = VOCABULARY.encode([*opening(task), *turn(task), *reply(text, text), *observed(text)])
+    tokens = VOCABULARY.encode([*opening(task), *turn(task), *reply(text, text), *observation(text)])
     markers = [piece for piece in VOCABULARY.pieces(tokens) if isinstance(piece, Marker)]
     assert markers == [TASK, STATE, TURN, STATE, THINK, ACTION, END, STATE]
 
 
-def test_cloning_learns_thoughts_and_actions_alone():
+def test_cloning_has_loss_on_thoughts_and_actions_only():
     episode = make_episode(
         make_task(), ("go to desk 1", "At desk 1: mug 1."), ("take mug 1 from desk 1", "Took mug 1.")
     )
     example = render_demonstration(VOCABULARY, episode, ["find mug", "mug 1 at desk 1"])
     assert not any(segment.branch for segment in example.segments)
-    learnt = [t for s in example.segments for t, wanted in zip(s.tokens, s.loss, strict=True) if wanted]
-    assert learnt == VOCABULARY.encode(
+    loss_tokens = [t for s in example.segments for t, flag in zip(s.tokens, s.loss, strict=True) if flag]
+    assert loss_tokens == VOCABULARY.encode(
         [*reply("find mug", "go to desk 1"), *reply("mug 1 at desk 1", "take mug 1 from desk 1")]
     )
-    everything = [t for s in example.segments for t in s.tokens]
+    all_tokens = [t for s in example.segments for t in s.tokens]
     task = episode.task
-    assert everything == VOCABULARY.encode(
+    assert all_tokens == VOCABULARY.encode(
         [
             *opening(task),
             *turn(task),
             *reply("find mug", "go to desk 1"),
-            *observed("At desk 1: mug 1."),
+            *observation("At desk 1: mug 1."),
             *turn(task),
             *reply("mug 1 at desk 1", "take mug 1 from desk 1"),
-            *observed("Took mug 1."),
+            *observation("Took mug 1."),
         ]
     )
     with pytest.raises(ValueError, match="shorter"):

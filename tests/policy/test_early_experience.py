@@ -1,6 +1,4 @@
-"""Alternatives in the real engine: what they lead to is what stepping there leads to, and nothing moves;
-lessons made of them.
-"""
+"""Early Experience in the real engine: executed alternatives, and the training examples from them."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from components.config import CloningConfig
 from components.environments.protocol import Forkable, Step
 from components.errors import EnvironmentFailure
 from components.policy.behaviour_cloning import clone
-from components.policy.early_experience import Explored, explore, reflections, world_examples
+from components.policy.early_experience import ExploredEpisode, explore, reflections, world_examples
 from components.policy.policy import Policy
 
 
@@ -27,13 +25,13 @@ def explored(world, experts):
     return explore(world, experts, 3, seed=0)
 
 
-def test_every_alternative_leads_where_stepping_there_leads(world, experts, explored):
+def test_an_alternative_leads_to_the_same_state_as_a_step(world, experts, explored):
     checked = 0
-    for found in explored:
-        for place, alternatives in list(enumerate(found.alternatives))[::4]:
+    for entry in explored:
+        for place, alternatives in list(enumerate(entry.alternatives))[::4]:
             for action, state in alternatives:
-                world.reset([found.episode.task])
-                for step in found.episode.steps[:place]:
+                world.reset([entry.episode.task])
+                for step in entry.episode.steps[:place]:
                     world.step([step.action])
                 (answer,) = world.step([action])
                 assert answer.state == state
@@ -41,19 +39,19 @@ def test_every_alternative_leads_where_stepping_there_leads(world, experts, expl
     assert checked > 15
 
 
-def test_each_state_has_other_actions_than_the_experts_and_all_are_counted(world, experts):
+def test_alternatives_differ_from_the_expert_action_and_are_counted(world, experts):
     before = world.interactions
     explored = explore(world, experts, 2, seed=1)
-    assert [found.episode for found in explored] == list(experts)
+    assert [entry.episode for entry in explored] == list(experts)
     steps = sum(len(e.steps) for e in experts)
     assert world.interactions - before == 3 * steps
-    for found in explored:
-        for step, alternatives in zip(found.episode.steps, found.alternatives, strict=True):
+    for entry in explored:
+        for step, alternatives in zip(entry.episode.steps, entry.alternatives, strict=True):
             assert len({action for action, _ in alternatives} - {step.action}) == 2
     assert explore(world, experts, 2, seed=1) == explored != explore(world, experts, 2, seed=2)
 
 
-def test_a_world_that_leads_elsewhere_is_told(world, experts):
+def test_a_step_that_differs_from_the_recording_is_refused(world, experts):
     forged = replace(
         experts[0], steps=(replace(experts[0].steps[0], next_state="elsewhere"), *experts[0].steps[1:])
     )
@@ -62,12 +60,15 @@ def test_a_world_that_leads_elsewhere_is_told(world, experts):
 
 
 class Hanging:
-    """The real environment, in which one step of the walk breaks, with all that is asked of that row then,
-    the first `times` times.
+    """The real environment, whose last row breaks in the first `times` replays.
+
+    The row then fails until the next reset.
     """
 
     def __init__(self, world, times):
-        self.world, self.times, self.gone = world, times, False
+        self.world = world
+        self.times = times
+        self.gone = False
 
     def __getattr__(self, name):
         return getattr(self.world, name)
@@ -80,15 +81,17 @@ class Hanging:
         return self.world.probe(actions)
 
     def step(self, actions):
-        answers, last = self.world.step(actions), len(actions) - 1
+        answers = self.world.step(actions)
+        last = len(actions) - 1
         if self.times and not self.gone and actions[last]:
-            self.times, self.gone = self.times - 1, True
+            self.times -= 1
+            self.gone = True
         if self.gone and actions[last]:
             answers[last] = Step("", 0.0, True, {"failed": "the browser hung"})
         return answers
 
 
-def test_a_walk_that_infrastructure_ended_is_walked_again_with_the_same_alternatives(
+def test_an_episode_that_infrastructure_ended_is_replayed_with_the_same_alternatives(
     world, experts, explored
 ):
     assert explore(Hanging(world, 2), experts, 3, seed=0) == explored
@@ -99,7 +102,7 @@ def test_a_walk_that_infrastructure_ended_is_walked_again_with_the_same_alternat
         explore(Hanging(world, 3), experts, 3, seed=0)
 
 
-def test_a_budget_is_kept_and_a_world_without_forks_is_refused(adapter, experts):
+def test_the_budget_holds_and_a_world_without_forks_is_refused(adapter, experts):
     small = adapter.open(5)
     try:
         assert isinstance(small, Forkable)
@@ -111,25 +114,28 @@ def test_a_budget_is_kept_and_a_world_without_forks_is_refused(adapter, experts)
         explore(3, experts, 3, seed=0)
 
 
-def test_the_world_is_learnt_beside_each_step_and_the_reflection_stands_before_the_thought(adapter, explored):
+def test_world_examples_branch_at_each_step_and_reflections_precede_the_thought(adapter, explored):
     (example, *_) = world_examples(VOCABULARY, explored)
     first = explored[0]
     branches = [segment for segment in example.segments if segment.branch]
     assert len(branches) == sum(len(alternatives) + 1 for alternatives in first.alternatives)
-    told = VOCABULARY.pieces(
+    loss_pieces = VOCABULARY.pieces(
         [token for token, flag in zip(branches[0].tokens, branches[0].loss, strict=True) if flag]
     )
-    assert told == [first.alternatives[0][0][1]]
+    assert loss_pieces == [first.alternatives[0][0][1]]
     assert not any(any(segment.loss) for segment in example.segments if not segment.branch)
     (thoughts, *_) = reflections(explored, adapter.reflect)
     usual = adapter.think(first.episode.up_to(0), first.episode.steps[0].action)
     assert thoughts[0].endswith(usual) and f"{first.alternatives[0][0][0]} would" in thoughts[0]
     assert len(thoughts) == len(first.episode.steps)
-    assert world_examples(VOCABULARY, [Explored(first.episode, tuple(() for _ in first.episode.steps))]) == []
+    assert (
+        world_examples(VOCABULARY, [ExploredEpisode(first.episode, tuple(() for _ in first.episode.steps))])
+        == []
+    )
 
 
-def test_both_warm_starts_train(adapter, explored, experts, tmp_path):
-    def trained(**warmth):
+def test_world_modelling_and_self_reflection_train_the_policy(adapter, explored, experts, tmp_path):
+    def train(**warm_start):
         policy = Policy(make_model(), VOCABULARY)
         record = clone(
             policy,
@@ -137,13 +143,13 @@ def test_both_warm_starts_train(adapter, explored, experts, tmp_path):
             adapter.think,
             CloningConfig(epochs=1),
             0,
-            tmp_path / f"{'-'.join(warmth)}.pt",
-            **warmth,
+            tmp_path / f"{'-'.join(warm_start)}.pt",
+            **warm_start,
         )
         return record.tokens, policy.model.model.norm.weight.tolist()
 
-    plain, world = trained(), trained(world=world_examples(VOCABULARY, explored))
-    reflecting = trained(reflections=reflections(explored, adapter.reflect))
+    plain, world = train(), train(world=world_examples(VOCABULARY, explored))
+    reflecting = train(reflections=reflections(explored, adapter.reflect))
     assert (
         plain[0] == world[0] < reflecting[0]
         and len({str(weights) for _, weights in (plain, world, reflecting)}) == 3

@@ -1,6 +1,4 @@
-"""Rollouts in the real engine and in a dream: what training reads is what the policy saw and wrote, with the
-sampler's numbers.
-"""
+"""Rollouts in the real engine and in a dream: examples, log-probabilities, transitions and failures."""
 
 from __future__ import annotations
 
@@ -18,10 +16,11 @@ from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.language.training.examples import collate
 from components.language.training.token_scores import token_logprobs
 from components.policy import rollout as rollout_module
-from components.policy.agent_prompt import observed, opening, parse_reply, turn
+from components.policy.agent_prompt import observation, opening, parse_reply, turn
 from components.policy.behaviour_cloning import clone
 from components.policy.policy import Policy
-from components.policy.rollout import Stamp, evenly, grouped, play, play_whole
+from components.policy.rollout import Stamp, play, play_whole
+from components.policy.task_draws import draw_tasks, repeat_tasks
 from components.records import SYNTHETIC
 
 STAMP = Stamp(SYNTHETIC, "v3", "run-1", "dream")
@@ -33,7 +32,7 @@ def think(history, action):
 
 @pytest.fixture(scope="module")
 def cloned(lessons):
-    """A tiny policy that has learnt the first lesson by heart."""
+    """A tiny policy that reproduces the first demonstration."""
     policy = Policy(make_model(hidden=32, seed=2), VOCABULARY, max_new_tokens=24)
     record = clone(policy, lessons[:1], think, CloningConfig(epochs=150, learning_rate=8e-3), seed=0)
     assert record.final_loss < 0.1 and record.losses[0] > 3
@@ -46,10 +45,10 @@ def dream(learnt):
 
 
 def check_scores(policy, rollouts, temperature):
-    """The sampler's log-probabilities beside those of one full forward pass over the example."""
+    """Check that the sampler's log-probabilities equal those of one forward pass over the examples."""
     for rollout in rollouts:
-        wanted = [flag for segment in rollout.example.segments for flag in segment.loss]
-        assert sum(wanted) == len(rollout.logprobs)
+        flags = [flag for segment in rollout.example.segments for flag in segment.loss]
+        assert sum(flags) == len(rollout.logprobs)
     with torch.no_grad():
         scores = token_logprobs(
             policy.model, collate([r.example for r in rollouts], 0), temperature=temperature
@@ -59,28 +58,26 @@ def check_scores(policy, rollouts, temperature):
 
 
 def check_text(rollout):
-    """The example is the prompt and the states that the world gave, and between them what the policy
-    wrote.
-    """
+    """Check that the example alternates the world's text and the policy's replies."""
     prompts = [s.tokens for s in rollout.example.segments if not any(s.loss)]
     written = [s.tokens for s in rollout.example.segments if any(s.loss)]
     assert all(all(s.loss) for s in rollout.example.segments if any(s.loss)) and not any(
         s.branch for s in rollout.example.segments
     )
     task = rollout.trajectory.task
-    states = [observed(step.next_state) for step in rollout.trajectory.steps][: len(prompts) - 1]
+    states = [observation(step.next_state) for step in rollout.trajectory.steps][: len(prompts) - 1]
     assert prompts == [
         VOCABULARY.encode(p) for p in [[*opening(task), *turn(task)], *[[*s, *turn(task)] for s in states]]
     ]
     replies = [parse_reply(VOCABULARY.pieces(tokens)) for tokens in written]
     assert rollout.thoughts == [thought for thought, _ in replies]
-    acted = [action or "?" for _, action in replies]
-    assert [step.action for step in rollout.trajectory.steps] == acted[: len(rollout.trajectory.steps)]
+    actions = [action or "?" for _, action in replies]
+    assert [step.action for step in rollout.trajectory.steps] == actions[: len(rollout.trajectory.steps)]
     assert rollout.malformed == sum(not action for _, action in replies)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_rollouts_in_the_real_engine_carry_the_samplers_numbers(world, tasks, temperature):
+def test_rollouts_in_the_real_engine_have_the_samplers_log_probabilities(world, tasks, temperature):
     policy = Policy(make_model(scale=1.5), VOCABULARY, max_new_tokens=12)
     before = world.interactions
     rollouts = play(policy, world, tasks[:5], max_steps=3, temperature=temperature, seed=4)
@@ -93,23 +90,25 @@ def test_rollouts_in_the_real_engine_carry_the_samplers_numbers(world, tasks, te
     assert policy.tokens == sum(len(r.logprobs) for r in rollouts)
 
 
-def test_a_cloned_policy_wins_in_the_dream_of_what_it_was_shown(cloned, dream, lessons):
+def test_a_cloned_policy_succeeds_in_the_dream_of_its_demonstration(cloned, dream, lessons):
     rollouts = play(cloned, dream, [lessons[0].task] * 3, max_steps=6, temperature=0.0, seed=0, stamp=STAMP)
     check_scores(cloned, rollouts, 1.0)
     for row, rollout in enumerate(rollouts):
         check_text(rollout)
         assert rollout.reward == 1.0 and rollout.malformed == 0
         assert rollout.thoughts == [f"step {n}" for n in range(4)]
-        for number, (step, lesson) in enumerate(zip(rollout.trajectory.steps, lessons[0].steps, strict=True)):
+        for number, (step, demonstrated) in enumerate(
+            zip(rollout.trajectory.steps, lessons[0].steps, strict=True)
+        ):
             assert (step.state, step.action, step.next_state) == (
-                lesson.state,
-                lesson.action,
-                lesson.next_state,
+                demonstrated.state,
+                demonstrated.action,
+                demonstrated.next_state,
             )
             assert (step.reward, step.done, step.reasoning, step.step) == (
-                lesson.reward,
-                lesson.done,
-                lesson.reasoning,
+                demonstrated.reward,
+                demonstrated.done,
+                demonstrated.reasoning,
                 number,
             )
             assert (step.source, step.behaviour, step.policy_version, step.run_id) == (
@@ -121,13 +120,13 @@ def test_a_cloned_policy_wins_in_the_dream_of_what_it_was_shown(cloned, dream, l
             assert step.episode_id == f"dream-0-{row}/t0"
 
 
-def test_a_step_limit_is_no_end_that_the_world_declared(cloned, dream, lessons):
+def test_the_step_limit_does_not_set_done(cloned, dream, lessons):
     (rollout,) = play(cloned, dream, [lessons[0].task], max_steps=2, temperature=0.0, seed=0)
     assert [step.done for step in rollout.trajectory.steps] == [False, False] and rollout.reward == 0
     check_text(rollout)
 
 
-def test_the_seed_decides_the_samples(cloned, dream, lessons):
+def test_samples_depend_on_the_seed(cloned, dream, lessons):
     def words(seed):
         rollouts = play(cloned, dream, [lessons[0].task] * 4, max_steps=2, temperature=3.0, seed=seed)
         return [segment.tokens for r in rollouts for segment in r.example.segments]
@@ -135,7 +134,7 @@ def test_the_seed_decides_the_samples(cloned, dream, lessons):
     assert words(1) == words(1) != words(2)
 
 
-def test_a_dream_that_cannot_be_read_leaves_its_last_step_out(untrained, lessons):
+def test_the_last_step_of_an_unparsable_dream_is_left_out(untrained, lessons):
     dream = Dream(untrained, ReplayBuffer(RetrievalConfig(k=0)))
     policy = Policy(make_model(), VOCABULARY, max_new_tokens=8)
     rollouts = play(policy, dream, [lessons[0].task] * 2, max_steps=4, temperature=1.0, seed=0)
@@ -158,43 +157,43 @@ class Breaking:
     interactions = 0
 
     def reset(self, tasks):
-        self.asked = []
+        self.requests = []
         return [task.initial_state for task in tasks]
 
     def step(self, actions):
-        self.asked.append(actions)
+        self.requests.append(actions)
         return [None if action is None else self.answer(row) for row, action in enumerate(actions)]
 
     def answer(self, row):
-        breaks = row == 1 and len(self.asked) == 2
+        breaks = row == 1 and len(self.requests) == 2
         return Step("s", 0.0, breaks, {"failed": "gone"} if breaks else {})
 
     def close(self):
         pass
 
 
-def test_a_broken_row_is_recorded_and_stepped_no_more():
+def test_a_broken_row_is_recorded_and_not_stepped_again():
     world = Breaking()
     policy = Policy(make_model(), VOCABULARY, max_new_tokens=6)
     rollouts = play(policy, world, [make_task(n) for n in range(3)], max_steps=4, temperature=1.0, seed=0)
     assert [r.broken for r in rollouts] == [False, True, False]
     assert [len(r.trajectory.steps) for r in rollouts] == [4, 1, 4]
-    assert [[action is None for action in asked] for asked in world.asked] == [[False] * 3] * 2 + [
+    assert [[action is None for action in request] for request in world.requests] == [[False] * 3] * 2 + [
         [False, True, False]
     ] * 2
-    assert {action for asked in world.asked for action in asked if action} <= {"?"} | {
+    assert {action for request in world.requests for action in request if action} <= {"?"} | {
         s.action for r in rollouts for s in r.trajectory.steps
     }
 
 
-def test_a_measurement_plays_again_what_infrastructure_ended():
-    """What is broken says nothing about the policy; only what never comes to an end ends the measurement."""
+def test_a_measurement_replays_episodes_that_infrastructure_ended():
+    """A broken episode is no evidence about the policy. One that breaks in every try stops the measurement."""
     policy, tasks = Policy(make_model(), VOCABULARY, max_new_tokens=6), [make_task(n) for n in range(3)]
     rollouts = play_whole(policy, Breaking(), tasks, max_steps=4, temperature=1.0, seed=0)
     assert [r.trajectory.task for r in rollouts] == tasks and not any(r.broken for r in rollouts)
     assert [len(r.trajectory.steps) for r in rollouts] == [4, 4, 4]
     assert rollouts[0] == play(policy, Breaking(), tasks, max_steps=4, temperature=1.0, seed=0)[0], (
-        "the others are played once"
+        "whole episodes are played once"
     )
     always = Breaking()
     always.answer = lambda row: Step("s", 0.0, True, {"failed": "gone"})
@@ -204,7 +203,7 @@ def test_a_measurement_plays_again_what_infrastructure_ended():
         play_whole(policy, always, tasks, max_steps=4, temperature=1.0, seed=0)
 
 
-def test_a_task_that_begins_otherwise_than_recorded_is_named():
+def test_another_initial_state_than_recorded_is_refused():
     policy, moved = Policy(make_model(), VOCABULARY, max_new_tokens=6), Breaking()
     moved.reset = lambda tasks: ["You are elsewhere." for _ in tasks]
     with pytest.raises(
@@ -214,7 +213,7 @@ def test_a_task_that_begins_otherwise_than_recorded_is_named():
         play(policy, moved, [make_task(0)], max_steps=4, temperature=1.0, seed=0)
 
 
-def test_more_episodes_than_fit_side_by_side_are_played_one_part_after_the_other(monkeypatch):
+def test_more_episodes_than_rows_are_played_in_successive_batches(monkeypatch):
     monkeypatch.setattr(rollout_module, "ROWS", 3)
     world, policy = Breaking(), Policy(make_model(), VOCABULARY, max_new_tokens=6)
     tasks = [make_task(n) for n in (0, 1, 2, 0, 1)]
@@ -226,20 +225,20 @@ def test_more_episodes_than_fit_side_by_side_are_played_one_part_after_the_other
         False,
         True,
     ]
-    assert [len(asked) for asked in world.asked] == [2] * 4
+    assert [len(request) for request in world.requests] == [2] * 4
     names = [r.trajectory.steps[0].episode_id for r in rollouts]
     assert [name.split("/")[0] for name in names] == [f"rollout-0-{row}" for row in range(5)]
     replies = [r.example.segments[1].tokens for r in rollouts]
-    assert replies[0] != replies[3] or replies[1] != replies[4], "another part has another random stream"
+    assert replies[0] != replies[3] or replies[1] != replies[4], "another batch has another random stream"
 
 
-def test_an_episode_that_fills_the_policys_longest_sequence_is_lost_there_and_counted():
+def test_an_episode_that_fills_the_longest_sequence_fails_and_is_counted():
     prompt = len(VOCABULARY.encode([*opening(make_task(0)), *turn(make_task(0))]))
     policy = Policy(make_model(max_positions=2 * prompt + 40), VOCABULARY, max_new_tokens=6)
     rollouts = play(policy, Breaking(), [make_task(0)], max_steps=9, temperature=1.0, seed=0)
     (rollout,) = rollouts
     assert rollout.overlong and not rollout.broken and rollout.reward == 0
-    assert 1 <= len(rollout.trajectory.steps) < 9 and rollout.cut == sum(
+    assert 1 <= len(rollout.trajectory.steps) < 9 and rollout.truncated_replies == sum(
         len(s.tokens) == 6 for s in rollout.example.segments[1::2]
     )
     check_text(rollout)
@@ -255,16 +254,16 @@ def test_an_episode_that_fills_the_policys_longest_sequence_is_lost_there_and_co
         )
 
 
-def test_groups_and_even_draws():
+def test_repeated_and_drawn_tasks():
     tasks = [make_task(n) for n in range(3)]
-    assert [t.id for t in grouped(tasks, 2)] == ["t0", "t0", "t1", "t1", "t2", "t2"]
-    assert len({t.id for t in evenly(tasks, 3, 0)}) == 3
-    assert sorted(Counter(t.id for t in evenly(tasks, 7, 0)).values()) == [2, 2, 3]
-    assert evenly(tasks, 2, 5) == evenly(tasks, 2, 5)
-    assert len({tuple(t.id for t in evenly(tasks, 2, seed)) for seed in range(20)}) > 3
+    assert [t.id for t in repeat_tasks(tasks, 2)] == ["t0", "t0", "t1", "t1", "t2", "t2"]
+    assert len({t.id for t in draw_tasks(tasks, 3, 0)}) == 3
+    assert sorted(Counter(t.id for t in draw_tasks(tasks, 7, 0)).values()) == [2, 2, 3]
+    assert draw_tasks(tasks, 2, 5) == draw_tasks(tasks, 2, 5)
+    assert len({tuple(t.id for t in draw_tasks(tasks, 2, seed)) for seed in range(20)}) > 3
 
 
-def test_a_policy_comes_back_from_its_directory(cloned, dream, lessons, tmp_path):
+def test_a_policy_is_saved_and_loaded(cloned, dream, lessons, tmp_path):
     cloned.save(tmp_path / "policy")
     loaded = Policy.load(tmp_path / "policy", max_new_tokens=24)
     first, second = (

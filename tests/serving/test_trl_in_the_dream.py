@@ -23,7 +23,7 @@ from components.experience.model import ExperienceModel
 from components.experience.prompts import render_trajectory
 from components.language.markers import ACTION, END
 from components.language.training.fine_tuning import supervised_finetune
-from components.policy.agent_prompt import observed, opening, parse_reply, turn
+from components.policy.agent_prompt import observation, opening, parse_reply, turn
 from components.policy.behaviour_cloning import clone
 from components.policy.policy import Policy
 
@@ -127,7 +127,7 @@ def episode(model, url, task, max_steps=2):
             reward += result.reward
             if result.done:
                 break
-            read = VOCABULARY.encode([*observed(result.observation["state"]), *turn(task)])
+            read = VOCABULARY.encode([*observation(result.observation["state"]), *turn(task)])
             completion, mask, logprobs = (
                 completion + read,
                 mask + [0] * len(read),

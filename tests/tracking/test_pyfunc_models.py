@@ -26,7 +26,7 @@ from components.experience.decoding.prediction_batch import Query
 from components.experience.model import save_prompt_form
 from components.language.backbone import save_model
 from components.language.markers import END
-from components.policy.agent_prompt import observed, opening, parse_reply, reply, turn
+from components.policy.agent_prompt import observation, opening, parse_reply, reply, turn
 from components.policy.policy import Policy
 from components.tracking.mlflow_adapter.tracker import Tracker
 from components.tracking.pyfunc.served_models import served_experience_model, served_policy
@@ -87,7 +87,7 @@ def expected_reply(root: Path, rows: list[dict]) -> list[tuple[str, str]]:
         prompts[number] = VOCABULARY.encode([*opening(TASK), *turn(TASK)])
         for step in row["history"]:
             prompts[number] += VOCABULARY.encode(reply("", step["action"])) + VOCABULARY.encode(
-                [*observed(step["state"]), *turn(TASK)]
+                [*observation(step["state"]), *turn(TASK)]
             )
     session = policy.engine(0).open(len(rows))
     completions = session.generate(

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from components.config.rl_config import RLConfig
+from components.language.training.token_scores import TokenScores
 from components.policy.policy import Policy
 from components.policy.rollout import Rollout
 
@@ -25,7 +26,7 @@ class TrainingSample:
     Args:
         rollouts: one, or two that are compared with each other.
         targets: name -> n values, in the order of the tokens, one rollout after the other.
-        has_signal: False if only the idle penalty is learnt from it, because no return stands out.
+        has_signal: False if all advantages come from the idle penalty, because all returns are equal.
     """
 
     rollouts: tuple[Rollout, ...]
@@ -34,12 +35,12 @@ class TrainingSample:
 
     @property
     def token_count(self) -> int:
-        """Tokens that the policy wrote."""
-        return sum(rollout.written for rollout in self.rollouts)
+        """Number of tokens that the policy wrote."""
+        return sum(rollout.token_count for rollout in self.rollouts)
 
     @property
     def length(self) -> int:
-        """Tokens of the longest rollout, read and written."""
+        """Number of tokens of the longest rollout, read and written."""
         return max(len(rollout.example) for rollout in self.rollouts)
 
 
@@ -53,8 +54,8 @@ class LossInputs:
         hidden: [n, H], hidden states that the tokens were predicted from; None unless `needs_hidden`.
         targets: name -> fp32 [n], those of the samples.
         token_weights: fp32 [n], weight of each token in the update's mean.
-        token_counts: written tokens of each rollout.
-        total_tokens: written tokens of the whole update, of which these are a part.
+        token_counts: number of written tokens of each rollout.
+        total_tokens: number of written tokens of the whole optimiser step, of which these are a part.
     """
 
     logprobs: Tensor
@@ -65,9 +66,46 @@ class LossInputs:
     token_counts: list[int]
     total_tokens: int
 
+    @classmethod
+    def of_samples(
+        cls,
+        samples: Sequence[TrainingSample],
+        token_weights: Sequence[float],
+        scores: TokenScores,
+        total_tokens: int,
+        device: torch.device,
+    ) -> LossInputs:
+        """Return the inputs of some samples of an optimiser step.
+
+        Args:
+            token_weights: weight of each token in the mean, one value per sample.
+            scores: of the samples' written tokens, in their order.
+            total_tokens: number of written tokens of the whole optimiser step.
+        """
+        rollouts = [rollout for sample in samples for rollout in sample.rollouts]
+        old_logprobs = [value for rollout in rollouts for value in rollout.logprobs]
+        weights = [
+            value
+            for sample, value in zip(samples, token_weights, strict=True)
+            for _ in range(sample.token_count)
+        ]
+        targets = {
+            name: torch.tensor([value for sample in samples for value in sample.targets[name]], device=device)
+            for name in samples[0].targets
+        }
+        return cls(
+            logprobs=scores.logprobs,
+            old=torch.tensor(old_logprobs, device=device),
+            hidden=scores.hidden,
+            targets=targets,
+            token_weights=torch.tensor(weights, device=device),
+            token_counts=[rollout.token_count for rollout in rollouts],
+            total_tokens=total_tokens,
+        )
+
 
 class Algorithm:
-    """Base of all algorithms: what most of them do not need has a default."""
+    """Base of all algorithms. Methods that most algorithms do not need have a default."""
 
     needs_hidden: ClassVar[bool] = False
     """Whether the loss reads hidden states."""
@@ -75,38 +113,42 @@ class Algorithm:
     """Names of the figures that `loss` returns."""
 
     def start(self, policy: Policy, config: RLConfig) -> None:
-        """Called once before the first iteration, with the policy that training starts from."""
+        """Prepare for training; called once, with the initial policy, before the first iteration."""
 
     def acting_policy(self, policy: Policy, iteration: int) -> Policy:
-        """The policy that plays the rollouts of an iteration; `policy` itself if training is on-policy."""
+        """Return the policy that plays an iteration's rollouts; `policy` itself if training is on-policy."""
         return policy
 
     def training_samples(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[TrainingSample]:
-        """The samples of an iteration. Args: groups: rollouts of one task each; a group may be empty."""
+        """Return the samples of an iteration.
+
+        Args:
+            groups: rollouts of one task each; a group may be empty.
+        """
         raise NotImplementedError
 
     def prepare_update(self, samples: list[TrainingSample]) -> list[TrainingSample]:
-        """The samples with further targets; called with the threads of training, before the update."""
+        """Return the samples with further targets; called before the update, with the threads of training."""
         return samples
 
     def token_weights(self, samples: Sequence[TrainingSample]) -> list[float]:
-        """Weight of each token in the update's mean, one value per sample."""
+        """Return the weight of each token in the step's mean, one value per sample."""
         raise NotImplementedError
 
     def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, float]]:
-        """The loss of these tokens, a part of the update's loss, and their part of the figures by name."""
+        """Return these tokens' part of the step's loss, and their part of the figures by name."""
         raise NotImplementedError
 
     def parameters(self) -> list[torch.nn.Parameter]:
-        """Weights of the algorithm's own that are trained too, such as a value head."""
+        """Return further weights to train that belong to the algorithm, such as a value head."""
         return []
 
     def own_learning_rate(self, learning_rate: float) -> float:
-        """Learning rate of `parameters` in a step in which the policy's is `learning_rate`."""
+        """Return the learning rate of `parameters` in a step in which the policy's is `learning_rate`."""
         return learning_rate
 
     def state_dict(self) -> dict[str, Any]:
-        """State that must survive a crash: plain values and tensors."""
+        """Return the state that must survive a crash: plain values and tensors."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

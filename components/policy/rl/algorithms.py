@@ -1,4 +1,4 @@
-"""The algorithm that a config names, and the learner that trains with it."""
+"""Factory of the algorithm that a config names, and of the learner that trains with it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from components.policy.rl.rft import RFT, RestartingLearner
 
 
 def make_algorithm(config: RLConfig, policy: Policy, progress: Progress | None = None) -> Algorithm:
-    """`config.algorithm` for `policy`. Args: progress: the adapter's, which `reward: hero` needs.
+    """Return the algorithm of `config.algorithm` for `policy`.
+
+    Args:
+        progress: the adapter's measure of progress, which `reward: hero` needs.
 
     Raises:
         ConfigError: `reward: hero` without `progress`.
     """
     match config.algorithm:
         case GRPOConfig() as options:
-            return GRPO(options, _rewards(options.reward, progress))
+            return GRPO(options, _make_rewards(options.reward, progress))
         case PPOConfig() as options:
-            return PPO(config, options, _rewards(options.reward, progress), policy)
+            return PPO(config, options, _make_rewards(options.reward, progress), policy)
         case DPOConfig() as options:
             return DPO(config, options)
         case RFTConfig() as options:
@@ -33,11 +36,11 @@ def make_algorithm(config: RLConfig, policy: Policy, progress: Progress | None =
 
 
 def learner_class(config: RLConfig) -> type[Learner]:
-    """The learner of `config.algorithm`: RFT restarts in each iteration, all others continue."""
+    """Return the learner of `config.algorithm`: RFT restarts in each iteration, all others continue."""
     return RestartingLearner if isinstance(config.algorithm, RFTConfig) else Learner
 
 
-def _rewards(kind: str, progress: Progress | None) -> Rewards:
+def _make_rewards(kind: str, progress: Progress | None) -> Rewards:
     if kind == "outcome":
         return Rewards()
     if progress is None:

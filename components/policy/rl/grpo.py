@@ -8,26 +8,25 @@ The loss of a token, with ratio = pi(token) / pi_old(token) (Eq. 3 of that paper
     -min(ratio A, clip(ratio, 1 - epsilon, 1 + epsilon_high) A) + beta (exp(d) - d - 1)
 
 Deviations (plain GRPO: step_weight=0 negative_advantage_weight=1 idle_penalty=0):
-1. The outcome is the return. Every token that the policy wrote in an episode (thoughts and actions) has its
-   advantage, plus `step_weight` times GiGPO's advantage of its step, which separates the step that decided
-   from the others.
+1. The outcome is the return. Every token that the policy wrote in an episode (thoughts and actions) has the
+   episode's advantage, plus `step_weight` times GiGPO's advantage of its step. The latter separates decisive
+   steps from the others.
 2. Groups whose returns are all equal have no such advantages. They are counted (`zero_variance_groups`) and
-   left out, unless 6 applies, or all were successes of different lengths and `step_weight` is set: GiGPO
-   prefers the shorter of two successes.
+   left out. There are two exceptions: point 6, and successes of different lengths if `step_weight` is set.
+   GiGPO prefers the shorter of two successes.
 3. `loss_aggregation: token` averages over the tokens of all kept episodes together, as DAPO does, so long
-   episodes count for more; `episode` is the formula's own mean of the episodes' means. A failed episode runs
-   to the step limit and a success ends early, so with `token` most of the gradient comes from failures.
-4. `beta` is 0 by default: for a small policy the initial weights are no useful anchor, and the clip bounds
-   each update.
+   episodes have more weight. `episode` is the mean of the episodes' means, as in the paper. A failed episode
+   runs to the step limit and a success ends early. So with `token` most of the gradient comes from failures.
+4. `beta` is 0 by default. The initial weights of a small policy are not worth staying close to, and the clip
+   bounds each update.
 5. The probabilities in the ratio are those of the sampler at its temperature.
-6. The tokens of a reply that left the state as it was, word for word, lose `idle_penalty` (verl-agent's
-   penalty for invalid
-   actions, for a world that does not say which actions are valid), also in groups without variance.
-7. The deviation of a group is the population's; TRL's is the sample's, larger by sqrt(n / (n - 1)).
-8. Advantages below zero count `negative_weight` times: pushed away from what it wrote a small model soon
-   writes nonsense, unless the
-   steps are few and demonstrations are mixed in (docs/experiments). At 0 only what went better than its
-   group is learnt, as in RAFT.
+6. `idle_penalty` is subtracted from the advantage of a reply that left the state unchanged, word for word,
+   also in groups without variance. It replaces verl-agent's penalty for invalid actions, for a world that
+   does not say which actions are valid.
+7. The deviation of a group is the population's. TRL's is the sample's, larger by sqrt(n / (n - 1)).
+8. Negative advantages are multiplied by `negative_advantage_weight`. Gradients that lower the probability of
+   its own text soon make a small model write nonsense, unless steps are few and demonstrations are mixed in
+   (docs/experiments). At 0 only replies with positive advantages are trained on, as in RAFT.
 """
 
 from __future__ import annotations
@@ -47,9 +46,10 @@ EPSILON = 1e-6
 
 
 def group_advantages(returns: Sequence[float], *, scale: bool) -> list[float]:
-    """Advantages of one group from its returns; all zero if the returns are equal.
+    """Return the advantages of one group from its returns; all zero if the returns are equal.
 
-    Args: scale: divide by the population's standard deviation.
+    Args:
+        scale: divide by the population's standard deviation.
     """
     mean = sum(returns) / len(returns)
     centred = [value - mean for value in returns]
@@ -62,12 +62,16 @@ def group_advantages(returns: Sequence[float], *, scale: bool) -> list[float]:
 def step_advantages(
     group: Sequence[Rollout], returns: Sequence[float], *, discount: float
 ) -> list[list[float]]:
-    """GiGPO's advantage of each reply of each rollout (Feng et al. 2025, arXiv 2505.10978, Eq. 6 to 8).
+    """Return GiGPO's advantage of each reply of each rollout (Feng et al. 2025, arXiv 2505.10978, Eq. 6-8).
 
-    Replies to the same state, word for word, anywhere in the group of one task, form a group of their own. It
-    compares the discounted return from there: discount^(steps to the end) * return. A state that occurs once
-    gives 0.0. Not divided by the standard deviation: that would count two successes, one a step longer, as
+    Within one task's group, all replies to the same state, word for word, form a step group. Their discounted
+    returns are compared: discount^(steps to the end) * return. A state that occurs once gives 0.0. The values
+    are not divided by the standard deviation. Otherwise two successes, one a step longer, would differ as
     much as a success and a failure.
+
+    Args:
+        group: rollouts of one task.
+        returns: one per rollout.
     """
     lengths = [len(rollout.idle) for rollout in group]
     discounted = [
@@ -87,20 +91,20 @@ def step_advantages(
 
 
 def per_token(rollout: Rollout, reply_values: Sequence[float]) -> list[float]:
-    """The value of each reply, repeated for each of its tokens."""
-    pairs = zip(rollout.replies, reply_values, strict=True)
+    """Return the value of each reply, repeated for each of its tokens."""
+    pairs = zip(rollout.reply_lengths, reply_values, strict=True)
     return [value for length, value in pairs for _ in range(length)]
 
 
 class GRPO(PolicyGradient):
-    """See the module."""
+    """Group-relative policy optimisation; see the module."""
 
     def __init__(self, options: GRPOConfig, rewards: Rewards) -> None:
         super().__init__(options, rewards)
         self.options = options
 
     def training_samples(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[TrainingSample]:
-        """The rollouts that have a non-zero advantage somewhere."""
+        """Return a sample for each rollout that has a non-zero advantage somewhere."""
         samples = []
         for group in filter(None, groups):
             advantages, has_signal = self._advantages(group)
@@ -111,23 +115,29 @@ class GRPO(PolicyGradient):
         return samples
 
     def _advantages(self, group: list[Rollout]) -> tuple[list[list[float]], bool]:
-        """Advantage of each reply of each rollout; and whether any is non-zero without the idle penalty."""
+        """Return the advantage of each reply of each rollout, and whether any is non-zero without the idle
+        penalty.
+        """
         options = self.options
         returns, group_weight = self.rewards.returns(group)
-        of_episodes = group_advantages(returns, scale=options.scale_rewards)
-        of_steps = step_advantages(group, returns, discount=options.discount)
+        episode_advantages = group_advantages(returns, scale=options.scale_rewards)
+        all_step_advantages = step_advantages(group, returns, discount=options.discount)
         advantages = [
             [
-                group_weight * (of_episode + options.step_weight * step) - options.idle_penalty * idle
+                group_weight * (episode_advantage + options.step_weight * step) - options.idle_penalty * idle
                 for step, idle in zip(steps, rollout.idle, strict=True)
             ]
-            for rollout, of_episode, steps in zip(group, of_episodes, of_steps, strict=True)
+            for rollout, episode_advantage, steps in zip(
+                group, episode_advantages, all_step_advantages, strict=True
+            )
         ]
-        has_signal = any(of_episodes) or (options.step_weight > 0 and any(any(row) for row in of_steps))
+        has_signal = any(episode_advantages) or (
+            options.step_weight > 0 and any(any(row) for row in all_step_advantages)
+        )
         factor = options.negative_advantage_weight
         return [[value if value > 0 else factor * value for value in row] for row in advantages], has_signal
 
     def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, float]]:
-        """The clipped loss, plus `beta` times the KL divergence from the initial policy."""
+        """Return the clipped loss, plus `beta` times the KL divergence from the initial policy."""
         losses, figures = self.surrogate(inputs)
         return (losses * inputs.token_weights).sum(), figures

@@ -1,13 +1,13 @@
 """The learner: takes the optimiser steps of an update on an algorithm's training samples.
 
-With demonstrations, each step also adds `demonstration_weight` times the cloning loss on some of them, as
-InstructGPT mixes in pretraining (PPO-ptx; Ouyang et al. 2022, arXiv 2203.02155, Eq. 2) and DAPG
-demonstrations (Rajeswaran et al. 2018, arXiv 1709.10087): skills that few rollouts exercise, such as copying
-a name letter by letter, are then not unlearnt.
+With demonstrations, each step also adds `demonstration_weight` times the cloning loss on some of them. The
+policy then keeps skills that few rollouts exercise, such as copying a name letter by letter. InstructGPT
+mixes in pretraining in this way (PPO-ptx; Ouyang et al. 2022, arXiv 2203.02155, Eq. 2), and DAPG
+demonstrations (Rajeswaran et al. 2018, arXiv 1709.10087).
 
-In a launch of several processes (`components/language/training/parallel.py`) each has a learner with a copy
-of the policy. Each computes a part of an update's gradient, all take the same step, so their policies stay
-equal.
+In a launch of several processes (`components/language/training/parallel.py`) each process has a learner with
+a copy of the policy. Each computes a part of an update's gradient and all take the same step, so their
+policies stay equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import torch
 
 from components.config.algorithm_config import OptimiserStepsConfig
 from components.config.rl_config import RLConfig
-from components.errors import TrainingError
 from components.language.torch_seeds import torch_seed
 from components.language.training import parallel
 from components.language.training.checkpoints import check_weights
@@ -30,20 +29,19 @@ from components.language.training.optimizers import Optimizers, make_optimizers
 from components.language.training.token_scores import token_logprobs
 from components.policy.policy import Policy
 from components.policy.rl.algorithm import Algorithm, LossInputs, TrainingSample
-from components.policy.rl.log_probabilities import packed, scored
+from components.policy.rl.log_probabilities import pack_by_length, score_tokens
+from components.policy.rl.training_checks import check_finite, check_logprob_gap
 
-LOGPROB_GAP_LIMIT = 0.05
-"""Largest mean gap of the sampler's and the trainer's log-probabilities of one policy, nats per token."""
 BETAS = (0.9, 0.95)
 DEMONSTRATION_TOKENS = 2048
-"""Tokens of demonstrations in a step, drawn anew for each step."""
+"""Number of tokens of demonstrations in a step; each step draws its own."""
 DEMONSTRATION_LOSS = "demonstration_loss"
-"""Figure of an update with demonstrations."""
-_numbers = count()
+"""Name of the figure that updates with demonstrations have."""
+_learner_numbers = count()
 
 
 class Learner:
-    """The policy in training. Create it with `Learner.on_all_ranks` in a launch of several processes."""
+    """Trains a policy. In a launch of several processes, create it with `Learner.on_all_ranks`."""
 
     is_on_policy = True
     """Whether an update starts from the weights that played the rollouts."""
@@ -51,17 +49,19 @@ class Learner:
     def __init__(
         self, policy: Policy, algorithm: Algorithm, config: RLConfig, demonstrations: Sequence[Example] = ()
     ) -> None:
-        self.policy, self.algorithm, self.config = policy, algorithm, config
+        self.policy = policy
+        self.algorithm = algorithm
+        self.config = config
         self.demonstrations = demonstrations if config.demonstration_weight else ()
-        self.name = f"learner {next(_numbers)}"
+        self.name = f"learner {next(_learner_numbers)}"
         self.optimizers = self.make_optimizers()
-        own = algorithm.parameters()
+        own_weights = algorithm.parameters()
         self.own_optimizers = Optimizers(
-            [torch.optim.AdamW(own, betas=BETAS, weight_decay=0.0)] if own else []
+            [torch.optim.AdamW(own_weights, betas=BETAS, weight_decay=0.0)] if own_weights else []
         )
 
     def make_optimizers(self) -> Optimizers:
-        """A new optimiser of the policy's trained weights."""
+        """Return a new optimiser of the policy's trained weights."""
         rate = self.config.learning_rate
         return make_optimizers(self.policy.model, "adamw", rate, betas=BETAS, weight_decay=0.0)
 
@@ -69,19 +69,19 @@ class Learner:
     def on_all_ranks(
         cls, policy: Policy, algorithm: Algorithm, config: RLConfig, demonstrations: Sequence[Example] = ()
     ) -> Learner:
-        """A learner in this process, and an equal one in every worker of the launch."""
+        """Return a new learner; every worker of the launch creates an equal one."""
         learner = cls(policy, algorithm, config, demonstrations)
         parallel.run_on_all_ranks(
             _create, cls, learner.name, policy, algorithm, config, demonstrations, own=(learner,)
         )
         return learner
 
-    def trained(self) -> dict[str, torch.nn.Parameter]:
-        """The weights of the policy that are trained, by name."""
+    def trained_weights(self) -> dict[str, torch.nn.Parameter]:
+        """Return the weights of the policy that are trained, by name."""
         return {name: weight for name, weight in self.policy.model.named_parameters() if weight.requires_grad}
 
     def learning_rate(self, iteration: int) -> float:
-        """Learning rate of an iteration: constant, or linear to zero over all iterations."""
+        """Return the learning rate of an iteration: constant, or linear to zero over all iterations."""
         if self.config.schedule == "constant":
             return self.config.learning_rate
         return self.config.learning_rate * (1 - iteration / self.config.iterations)
@@ -89,11 +89,14 @@ class Learner:
     def learn(
         self, samples: list[TrainingSample], seed: int, rate: float, *, on_policy: bool
     ) -> dict[str, float]:
-        """Take the optimiser steps of one iteration; returns its figures.
+        """Take the optimiser steps of one iteration and return its figures.
 
         Args:
+            samples: training samples of the iteration.
+            seed: of the order of the samples and the draws of demonstrations.
             rate: learning rate; a schedule within the iteration multiplies it.
-            on_policy: the trained policy has played, so sampler and trainer must agree before the first step.
+            on_policy: whether the trained policy played the rollouts. Sampler and trainer must then agree
+                before the first step.
 
         Raises:
             TrainingError: a loss or a gradient is not finite, or sampler and trainer disagree.
@@ -101,12 +104,12 @@ class Learner:
         return parallel.run_on_all_ranks(_update, self.name, samples, seed, rate, on_policy, own=(self,))
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Every learner of the launch continues from `state`."""
+        """Make every learner of the launch continue from `state`."""
         parallel.run_on_all_ranks(_restore, self.name, state, own=(self,))
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights, optimisers, and the algorithm's state."""
-        weights = {name: weight.detach() for name, weight in self.trained().items()}
+        """Return weights, optimisers, and the algorithm's state."""
+        weights = {name: weight.detach() for name, weight in self.trained_weights().items()}
         return {
             "policy": weights,
             "optimizers": self.optimizers.state_dict(),
@@ -115,23 +118,27 @@ class Learner:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state`. Raises TrainingError, and changes nothing, if it does not fit the model."""
-        check_weights(state["policy"], self.trained())
+        """Continue from `state`.
+
+        Raises:
+            TrainingError: the state does not fit the model or the optimisers. Nothing is changed then.
+        """
+        check_weights(state["policy"], self.trained_weights())
         self.optimizers.check(state["optimizers"])
         self.own_optimizers.check(state["own_optimizers"])
         with torch.no_grad():
-            for name, weight in self.trained().items():
+            for name, weight in self.trained_weights().items():
                 weight.copy_(state["policy"][name])
         self.optimizers.load_state_dict(state["optimizers"])
         self.own_optimizers.load_state_dict(state["own_optimizers"])
         self.algorithm.load_state_dict(state["algorithm"])
 
     def begin_update(self) -> None:
-        """Called before the steps of an iteration."""
+        """Prepare for the steps of an iteration."""
 
     @property
     def passes(self) -> int:
-        """Passes over the samples of an iteration."""
+        """Number of passes over the samples of an iteration."""
         return self._options.num_iterations
 
     @property
@@ -140,44 +147,45 @@ class Learner:
         return self.config.algorithm
 
     def split(self, samples: Sequence[TrainingSample]) -> list[list[TrainingSample]]:
-        """The samples of each optimiser step of a pass."""
+        """Return the samples of each optimiser step of a pass."""
         size = math.ceil(len(samples) / self._options.optimizer_steps)
         return [list(samples[start : start + size]) for start in range(0, len(samples), size)]
 
     def rate_factor(self, progress: float) -> float:
-        """Factor of the learning rate within an iteration. Args: progress: 0 to 1."""
+        """Return the factor of the learning rate at `progress` (0 to 1) of an iteration."""
         return 1.0
 
     def update(
         self, samples: list[TrainingSample], seed: int, rate: float, on_policy: bool
     ) -> dict[str, float]:
-        """This process's part of `learn`: means of the steps' figures; the gap is that before the first
-        step.
+        """Do this process's part of `learn` and return the means of the steps' figures.
+
+        `logprob_gap` is the gap before the first step, NaN if not on-policy.
         """
         generator = torch.Generator().manual_seed(torch_seed(seed))
         self.begin_update()
         batches = [batch for _ in range(self.passes) for batch in self.split(_shuffled(samples, generator))]
         steps: list[dict[str, float]] = []
-        for place, batch in enumerate(batches):
-            factor = self.rate_factor((place + 1) / (len(batches) + 1))
+        for number, batch in enumerate(batches):
+            factor = self.rate_factor((number + 1) / (len(batches) + 1))
             figures = self._step(batch, self._draw_demonstrations(generator), rate * factor)
             if not steps and on_policy:
-                _check_gap(figures["logprob_gap"])
+                check_logprob_gap(figures["logprob_gap"])
             steps.append(figures)
         means = {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
         return means | {"logprob_gap": steps[0]["logprob_gap"] if on_policy else math.nan}
 
     def _draw_demonstrations(self, generator: torch.Generator) -> list[Example]:
-        drawn: list[Example] = []
-        while self.demonstrations and sum(len(example) for example in drawn) < DEMONSTRATION_TOKENS:
+        examples: list[Example] = []
+        while self.demonstrations and sum(len(example) for example in examples) < DEMONSTRATION_TOKENS:
             place = int(torch.randint(len(self.demonstrations), (), generator=generator))
-            drawn.append(self.demonstrations[place])
-        return drawn
+            examples.append(self.demonstrations[place])
+        return examples
 
     def _step(
         self, samples: list[TrainingSample], demonstrations: list[Example], rate: float
     ) -> dict[str, float]:
-        """One optimiser step and its figures, which are summed over the forward passes."""
+        """Take one optimiser step and return its figures, which are sums over the forward passes."""
         token_weights = self.algorithm.token_weights(samples)
         total_tokens = sum(sample.token_count for sample in samples)
         sums = dict.fromkeys(("loss", "logprob_gap", "policy_entropy", *self.algorithm.figures), 0.0)
@@ -185,7 +193,7 @@ class Learner:
             sums[DEMONSTRATION_LOSS] = 0.0
         lengths = [sample.length * len(sample.rollouts) for sample in samples]
         with self.policy.compute.training(self.policy.model):
-            for rows in parallel.share(packed(lengths, self.config.batch_tokens)):
+            for rows in parallel.share(pack_by_length(lengths, self.config.batch_tokens)):
                 figures = self._add_gradient(
                     [samples[i] for i in rows], [token_weights[i] for i in rows], total_tokens
                 )
@@ -193,21 +201,21 @@ class Learner:
                     sums[name] += value
             if demonstrations:
                 sums[DEMONSTRATION_LOSS] += self._add_cloning_gradient(
-                    parallel.share(demonstrations), sum(map(_loss_tokens, demonstrations))
+                    parallel.share(demonstrations), sum(map(_count_loss_tokens, demonstrations))
                 )
             sums = dict(zip(sums, parallel.sums(list(sums.values())), strict=True))
-            _check_finite("policy loss", sums["loss"])
-            _check_finite("loss on the demonstrations", sums.get(DEMONSTRATION_LOSS, 0.0))
-            weights = [*self.trained().values(), *self.algorithm.parameters()]
+            check_finite("policy loss", sums["loss"])
+            check_finite("loss on the demonstrations", sums.get(DEMONSTRATION_LOSS, 0.0))
+            weights = [*self.trained_weights().values(), *self.algorithm.parameters()]
             parallel.sum_gradients(weights)
             norm = torch.nn.utils.clip_grad_norm_(weights, 1.0)
-            _check_finite("norm of the gradient", float(norm))
+            check_finite("norm of the gradient", float(norm))
             self.optimizers.step(rate)
             self.own_optimizers.step(self.algorithm.own_learning_rate(rate))
         return sums | {"gradient_norm": float(norm)}
 
     def _add_cloning_gradient(self, demonstrations: Sequence[Example], total_tokens: int) -> float:
-        """Add the weighted gradient of the cloning loss; returns its part of the mean over `total_tokens`."""
+        """Add the weighted gradient of the cloning loss; return its part of the mean over `total_tokens`."""
         if not demonstrations:
             return 0.0
         padding = self.policy.vocabulary.marker_id("<pad>")
@@ -220,39 +228,20 @@ class Learner:
     def _add_gradient(
         self, samples: list[TrainingSample], token_weights: list[float], total_tokens: int
     ) -> dict[str, float]:
-        """Add the gradient of some samples of a step of `total_tokens`; returns their part of its figures."""
-        device = self.policy.model.device
+        """Add the gradient of some samples of a step of `total_tokens`; return their part of its figures."""
         rollouts = [rollout for sample in samples for rollout in sample.rollouts]
-        scores = scored(
+        scores = score_tokens(
             self.policy,
             rollouts,
             temperature=self.config.temperature,
             with_entropy=True,
             with_hidden=self.algorithm.needs_hidden,
         )
-        old = torch.tensor([value for rollout in rollouts for value in rollout.logprobs], device=device)
-        weights = [
-            value
-            for sample, value in zip(samples, token_weights, strict=True)
-            for _ in range(sample.token_count)
-        ]
-        targets = {
-            name: torch.tensor([value for sample in samples for value in sample.targets[name]], device=device)
-            for name in samples[0].targets
-        }
-        inputs = LossInputs(
-            logprobs=scores.logprobs,
-            old=old,
-            hidden=scores.hidden,
-            targets=targets,
-            token_weights=torch.tensor(weights, device=device),
-            token_counts=[rollout.written for rollout in rollouts],
-            total_tokens=total_tokens,
-        )
+        inputs = LossInputs.of_samples(samples, token_weights, scores, total_tokens, self.policy.model.device)
         loss, figures = self.algorithm.loss(inputs)
         loss.backward()
         assert scores.entropies is not None
-        gap = (scores.logprobs.detach() - old).abs().sum().item()
+        gap = (scores.logprobs.detach() - inputs.old).abs().sum().item()
         entropy = scores.entropies.detach().sum().item()
         return figures | {
             "loss": loss.item(),
@@ -266,7 +255,7 @@ def _shuffled(samples: Sequence[TrainingSample], generator: torch.Generator) -> 
 
 
 def _create(
-    learner: type[Learner],
+    learner_type: type[Learner],
     name: str,
     policy: Policy,
     algorithm: Algorithm,
@@ -275,7 +264,7 @@ def _create(
     own: Learner | None = None,
 ) -> None:
     if own is None:
-        parallel.set_rank_state(name, learner(policy, algorithm, config, demonstrations))
+        parallel.set_rank_state(name, learner_type(policy, algorithm, config, demonstrations))
 
 
 def _update(
@@ -295,23 +284,5 @@ def _restore(name: str, state: dict[str, Any], own: Learner | None = None) -> No
     learner.load_state_dict(state)
 
 
-def _loss_tokens(example: Example) -> int:
+def _count_loss_tokens(example: Example) -> int:
     return sum(sum(segment.loss) for segment in example.segments)
-
-
-def _check_gap(gap: float) -> None:
-    """Before the first step of an iteration, trainer and sampler are the same policy and must agree."""
-    if gap > LOGPROB_GAP_LIMIT:
-        raise TrainingError(
-            f"Sampler and trainer differ by {gap:.3g} nats per token on the same policy.",
-            f"Expected at most {LOGPROB_GAP_LIMIT}.",
-            "The engine does not compute what the model computes: report the backbone's architecture.",
-        )
-
-
-def _check_finite(name: str, value: float) -> None:
-    """Checked before the step, so that weights and checkpoint stay those of the last good step."""
-    if not math.isfinite(value):
-        raise TrainingError(
-            f"The {name} is {value}.", "Expected a finite number.", "Lower the stage's learning_rate."
-        )

@@ -1,6 +1,4 @@
-"""One forward pass over episodes: the log-probabilities of what the policy wrote in them, in batches of
-similar length.
-"""
+"""Log-probabilities of the tokens that a policy wrote in rollouts, computed in batches of similar length."""
 
 from __future__ import annotations
 
@@ -14,9 +12,10 @@ from components.policy.policy import Policy
 from components.policy.rollout import Rollout
 
 
-def packed(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Indices in groups of similar length whose padded size is at most `batch_tokens`; one that is longer
-    comes alone.
+def pack_by_length(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+    """Return indices in groups of similar length whose padded size is at most `batch_tokens`.
+
+    An entry that is longer than `batch_tokens` forms a group of its own.
     """
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])
     groups: list[list[int]] = [[]]
@@ -27,7 +26,7 @@ def packed(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     return groups
 
 
-def scored(
+def score_tokens(
     policy: Policy,
     rollouts: Sequence[Rollout],
     *,
@@ -35,7 +34,15 @@ def scored(
     with_entropy: bool = False,
     with_hidden: bool = False,
 ) -> TokenScores:
-    """Scores of the n tokens that were written in `rollouts`, which are one batch, in their order."""
+    """Return scores of the n tokens that the policy wrote in `rollouts`, in their order.
+
+    All rollouts go through one forward pass, with gradients.
+
+    Args:
+        temperature: of sampling; log-probabilities and entropies are those at this temperature.
+        with_entropy: also return the entropy at each token.
+        with_hidden: also return the hidden states that the tokens were predicted from.
+    """
     batch = collate([rollout.example for rollout in rollouts], policy.vocabulary.marker_id("<pad>")).to(
         policy.model.device
     )
@@ -45,7 +52,7 @@ def scored(
         )
 
 
-def scored_still(
+def score_without_gradients(
     policy: Policy,
     rollouts: Sequence[Rollout],
     *,
@@ -53,20 +60,28 @@ def scored_still(
     batch_tokens: int,
     with_hidden: bool = False,
 ) -> Iterator[tuple[int, TokenScores]]:
-    """(index, scores) of each of `rollouts`, without gradients, in no order."""
-    for rows in packed([len(rollout.example) for rollout in rollouts], batch_tokens):
+    """Yield (index, scores) of each rollout, without gradients, in no particular order.
+
+    Args:
+        batch_tokens: maximum padded size of a forward pass, in tokens.
+    """
+    for rows in pack_by_length([len(rollout.example) for rollout in rollouts], batch_tokens):
         with torch.no_grad():
-            found = scored(
+            scores = score_tokens(
                 policy, [rollouts[row] for row in rows], temperature=temperature, with_hidden=with_hidden
             )
         start = 0
         for row in rows:
-            end = start + rollouts[row].written
-            hidden = None if found.hidden is None else found.hidden[start:end]
+            end = start + rollouts[row].token_count
+            hidden = None if scores.hidden is None else scores.hidden[start:end]
             yield (
                 row,
                 TokenScores(
-                    found.logprobs[start:end], found.rows[start:end], found.columns[start:end], None, hidden
+                    scores.logprobs[start:end],
+                    scores.rows[start:end],
+                    scores.columns[start:end],
+                    None,
+                    hidden,
                 ),
             )
             start = end

@@ -1,6 +1,4 @@
-"""What policy-gradient algorithms share: the clipped ratio, the KL divergence, means over episodes or
-tokens.
-"""
+"""Base of the policy-gradient algorithms: clipped ratio, KL divergence, means over episodes or tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from components.policy.rl.rewards import Rewards
 
 
 class PolicyGradient(Algorithm):
-    """Base of GRPO and PPO."""
+    """Base of GRPO and PPO: algorithms with advantages and a clipped loss."""
 
     def __init__(self, options: PolicyGradientConfig, rewards: Rewards) -> None:
         self.rewards = rewards
@@ -29,12 +27,12 @@ class PolicyGradient(Algorithm):
         self.figures = ("clip_share", "approx_kl", *(["kl"] if options.beta else []))
 
     def start(self, policy: Policy, config: RLConfig) -> None:
-        """Keep a copy of the initial policy if the KL divergence from it counts."""
+        """Copy the initial policy if the loss includes the KL divergence from it (`beta`)."""
         if self._options.beta:
             self._reference = Reference(policy, config.temperature, config.batch_tokens)
 
     def prepare_update(self, samples: list[TrainingSample]) -> list[TrainingSample]:
-        """The samples with the initial policy's log-probabilities as target `reference`, if `beta` is set."""
+        """Return the samples; with `beta`, their target `reference` holds the initial policy's scores."""
         if self._reference is None:
             return samples
         rollouts = [rollout for sample in samples for rollout in sample.rollouts]
@@ -49,23 +47,23 @@ class PolicyGradient(Algorithm):
         ]
 
     def token_weights(self, samples: Sequence[TrainingSample]) -> list[float]:
-        """See `mean_weights`."""
+        """Return the weights of `mean_weights` for the configured aggregation."""
         return mean_weights([sample.token_count for sample in samples], self._options.loss_aggregation)
 
     def surrogate(self, inputs: LossInputs) -> tuple[Tensor, dict[str, float]]:
-        """The clipped loss of each token, fp32 [n], plus `beta` times its KL divergence; and their figures.
+        """Return the clipped loss of each token, fp32 [n], plus `beta` times its KL divergence; and figures.
 
-        `clip_share`; `approx_kl`, the divergence from the policy that played; `kl`, that from the initial
-        one.
+        The figures are `clip_share`, the share of clipped tokens; `approx_kl`, the divergence from the policy
+        that played; and with `beta` also `kl`, the divergence from the initial policy.
         """
         options = self._options
         losses, clipped = clipped_loss(
             inputs.logprobs, inputs.old, inputs.targets["advantage"], options.epsilon, options.epsilon_high
         )
-        drift = kl_estimate(inputs.old, inputs.logprobs.detach())
+        sampler_divergence = kl_estimate(inputs.old, inputs.logprobs.detach())
         figures = {
             "clip_share": clipped.item() / inputs.total_tokens,
-            "approx_kl": drift.sum().item() / inputs.total_tokens,
+            "approx_kl": sampler_divergence.sum().item() / inputs.total_tokens,
         }
         if options.beta:
             divergence = kl_estimate(inputs.logprobs, inputs.targets["reference"])
@@ -74,7 +72,7 @@ class PolicyGradient(Algorithm):
         return losses, figures
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the rewards."""
+        """Return the state of the rewards."""
         return {"rewards": self.rewards.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -83,9 +81,11 @@ class PolicyGradient(Algorithm):
 
 
 def mean_weights(token_counts: Sequence[int], aggregation: Literal["episode", "token"]) -> list[float]:
-    """Weight of each token of an episode in the mean, one value per episode.
+    """Return the weight of each token of an episode in the mean, one value per episode.
 
-    Args: token_counts: of each episode; aggregation: mean of the episodes' means, or over all tokens.
+    Args:
+        token_counts: number of tokens of each episode.
+        aggregation: `episode` is the mean of the episodes' means, `token` the mean over all tokens.
     """
     if aggregation == "token":
         return [1 / sum(token_counts)] * len(token_counts)
@@ -95,25 +95,32 @@ def mean_weights(token_counts: Sequence[int], aggregation: Literal["episode", "t
 def clipped_loss(
     new: Tensor, old: Tensor, advantages: Tensor, low: float, high: float
 ) -> tuple[Tensor, Tensor]:
-    """-min(ratio * A, clip(ratio, 1 - low, 1 + high) * A) of each token, and the number of clipped tokens.
+    """Return the loss of each token, [n], and the number of clipped tokens.
 
-    Schulman et al. 2017, arXiv 1707.06347, Eq. 7; `high` above `low` is DAPO's clip-higher (arXiv
-    2503.14476).
+    The loss is -min(ratio * A, clip(ratio, 1 - low, 1 + high) * A) with ratio = exp(new - old): Schulman et
+    al. 2017, arXiv 1707.06347, Eq. 7. `high` above `low` is DAPO's clip-higher (arXiv 2503.14476).
 
-    Args: new, old, advantages: [n], of the tokens that the policy wrote; log-probabilities in nats.
+    Args:
+        new: [n], log-probabilities of the trained policy, in nats.
+        old: [n], log-probabilities of the policy that played, in nats.
+        advantages: [n], A of each token.
     """
     ratio = torch.exp(new - old)
-    bounded = ratio.clamp(1 - low, 1 + high)
-    clipped = ((ratio - bounded).abs() > 0) & (ratio * advantages > bounded * advantages)
-    return -torch.minimum(ratio * advantages, bounded * advantages), clipped.sum()
+    clamped = ratio.clamp(1 - low, 1 + high)
+    clipped = ((ratio - clamped).abs() > 0) & (ratio * advantages > clamped * advantages)
+    return -torch.minimum(ratio * advantages, clamped * advantages), clipped.sum()
 
 
 def kl_estimate(new: Tensor, reference: Tensor) -> Tensor:
-    """Estimate of KL(new || reference) per token, from samples of `new`: exp(d) - d - 1, d = reference - new.
+    """Return an estimate of KL(new || reference) per token, [n], in nats, from samples of `new`.
 
-    Unbiased on-policy and never negative (Schulman 2020, "Approximating KL divergence", k3; GRPO's Eq. 4). It
-    is not weighted by the ratio where the samples are older than `new` (DeepSeek-V3.2's correction): the clip
-    keeps the two close. Args: new, reference: [n], log-probabilities in nats.
+    It is exp(d) - d - 1 with d = reference - new: unbiased on-policy and never negative (Schulman 2020,
+    "Approximating KL divergence", k3; GRPO's Eq. 4). If the samples are older than `new`, DeepSeek-V3.2
+    weights it by the ratio. That is left out here, because the clip keeps the two policies close.
+
+    Args:
+        new: [n], log-probabilities in nats.
+        reference: [n], log-probabilities in nats.
     """
     difference = reference - new
     return torch.exp(difference) - difference - 1

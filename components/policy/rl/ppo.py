@@ -4,21 +4,21 @@
 
     dreamgym retrain rl.algorithm=ppo rl.num_generations=1 rl.dream.tasks=256
 
-The loss of a token is GRPO's (`grpo.py`). The loss of the value, at the first token of each reply, with R = A
-+
-V_old: 1/2 max((V - R)^2, (V_old + clip(V - V_old, -VALUE_CLIP, VALUE_CLIP) - R)^2).
+The loss of a token is GRPO's (`grpo.py`). The loss of the value, at the first token of each reply, is with
+R = A + V_old:
 
-A step t is a reply of the agent, not a token, as the paper's sum runs over interactions: V is read where the
-reply begins, and each token of the reply has its advantage.
+    1/2 max((V - R)^2, (V_old + clip(V - V_old, -VALUE_CLIP, VALUE_CLIP) - R)^2)
+
+A step t is a reply of the agent, not a token, because the paper's sum runs over interactions. V is read at
+the first token of the reply, and each token of the reply has the reply's advantage.
 
 Deviations from common practice:
 1. The value head is one linear layer on the policy's last hidden state, initially zero. Its error also trains
    the policy's weights, VALUE_WEIGHT times.
-2. An episode that reaches the step limit ends there: success within the limit is the task, so no value is
-   bootstrapped.
-3. Advantages are normalised to mean 0 and standard deviation 1 over all replies of an iteration; then idle
-   ones lose `idle_penalty` (`grpo.py`, 6).
-4. A task is played once if `num_generations` is 1, so the curriculum compares the returns of a cluster of
+2. No value is bootstrapped at the step limit, because the task is to succeed within the limit.
+3. Advantages are normalised to mean 0 and standard deviation 1 over all replies of an iteration. Then
+   `idle_penalty` is subtracted from those of idle replies (`grpo.py`, 6).
+4. If `num_generations` is 1, a task is played once. The curriculum then compares the returns of a cluster of
    tasks (Eq. 7): see `components/experience/task_clusters.py`.
 """
 
@@ -35,7 +35,7 @@ from components.config.rl_config import RLConfig
 from components.policy.policy import Policy
 from components.policy.rl.algorithm import LossInputs, TrainingSample
 from components.policy.rl.grpo import per_token
-from components.policy.rl.log_probabilities import scored_still
+from components.policy.rl.log_probabilities import score_without_gradients
 from components.policy.rl.policy_gradient import PolicyGradient
 from components.policy.rl.rewards import Rewards
 from components.policy.rollout import Rollout
@@ -44,13 +44,18 @@ EPSILON = 1e-6
 VALUE_WEIGHT = 0.5
 """Weight of the value head's squared error in the loss (TRL: `vf_coef`)."""
 VALUE_CLIP = 0.2
-"""Largest change of a value before its gradient ends (TRL: `cliprange_value`)."""
+"""Maximum change of a value; beyond it the gradient is zero (TRL: `cliprange_value`)."""
 
 
 def generalised_advantages(
     rewards: Sequence[float], values: Sequence[float], *, discount: float, gae_lambda: float
 ) -> list[float]:
-    """A_t of the steps of one episode that ends after the last: see the module."""
+    """Return A_t of each step of one episode (GAE, see the module); no value follows the last step.
+
+    Args:
+        rewards: one per step.
+        values: V before each step.
+    """
     advantages = [0.0] * len(rewards)
     later_advantage = next_value = 0.0
     for step in reversed(range(len(rewards))):
@@ -62,7 +67,7 @@ def generalised_advantages(
 
 
 class PPO(PolicyGradient):
-    """See the module."""
+    """Proximal policy optimisation with a value head; see the module."""
 
     needs_hidden = True
 
@@ -76,7 +81,7 @@ class PPO(PolicyGradient):
         torch.nn.init.zeros_(self.head.bias)
 
     def training_samples(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[TrainingSample]:
-        """Every rollout, with advantages and the return that each reply turned out to have."""
+        """Return a sample for every rollout, with the advantage, value and return of each reply."""
         rollouts: list[Rollout] = []
         outcomes: list[float] = []
         weights: list[float] = []
@@ -91,13 +96,13 @@ class PPO(PolicyGradient):
         advantages = [
             self._advantages(len(row), outcome, row) for row, outcome in zip(values, outcomes, strict=True)
         ]
-        scaled = _standardised(advantages)
+        scaled = _standardise(advantages)
         has_signal = len(set(outcomes)) > 1
         samples = []
         for row, rollout in enumerate(rollouts):
             weighted = [weights[row] * value for value in scaled[row]]
             returns = [a + v for a, v in zip(advantages[row], values[row], strict=True)]
-            samples.append(self._sample(rollout, weighted, values[row], returns, has_signal))
+            samples.append(self._training_sample(rollout, weighted, values[row], returns, has_signal))
         return samples
 
     def _advantages(self, steps: int, outcome: float, values: list[float]) -> list[float]:
@@ -107,9 +112,9 @@ class PPO(PolicyGradient):
         )
 
     def _values(self, rollouts: Sequence[Rollout], policy: Policy) -> list[list[float]]:
-        """V before each reply of each rollout, of the present policy."""
+        """Return V before each reply of each rollout, under the present policy."""
         values_of_rollouts: list[list[float]] = [[]] * len(rollouts)
-        scores = scored_still(
+        scores = score_without_gradients(
             policy,
             rollouts,
             temperature=self.config.temperature,
@@ -123,7 +128,7 @@ class PPO(PolicyGradient):
             values_of_rollouts[row] = [values[place] for place in _reply_starts(rollouts[row])]
         return values_of_rollouts
 
-    def _sample(
+    def _training_sample(
         self,
         rollout: Rollout,
         advantages: list[float],
@@ -139,15 +144,15 @@ class PPO(PolicyGradient):
             "advantage": penalised,
             "value": values,
             "return": returns,
-            "length": [float(length) for length in rollout.replies],
+            "length": [float(length) for length in rollout.reply_lengths],
         }
         starts = set(_reply_starts(rollout))
         targets = {name: per_token(rollout, row) for name, row in reply_values.items()}
-        targets["first"] = [float(place in starts) for place in range(rollout.written)]
+        targets["first"] = [float(place in starts) for place in range(rollout.token_count)]
         return TrainingSample((rollout,), targets, has_signal)
 
     def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, float]]:
-        """The clipped loss, the clipped error of the values, and `beta` times the KL divergence."""
+        """Return the clipped loss, plus the clipped value error and `beta` times the KL divergence."""
         targets = inputs.targets
         losses, figures = self.surrogate(inputs)
         assert inputs.hidden is not None
@@ -155,21 +160,21 @@ class PPO(PolicyGradient):
         clipped = targets["value"] + (values - targets["value"]).clamp(-VALUE_CLIP, VALUE_CLIP)
         larger = torch.maximum((values - targets["return"]) ** 2, (clipped - targets["return"]) ** 2)
         errors = 0.5 * larger * targets["first"]
-        # A reply's value stands at its first token, and counts there for all of the reply's tokens.
+        # A reply's value is at its first token, which has the weight of all tokens of the reply.
         value_loss = (errors * inputs.token_weights * targets["length"]).sum()
         figures["value_loss"] = value_loss.item()
         return (losses * inputs.token_weights).sum() + VALUE_WEIGHT * value_loss, figures
 
     def parameters(self) -> list[torch.nn.Parameter]:
-        """The value head's."""
+        """Return the weights of the value head."""
         return list(self.head.parameters())
 
     def own_learning_rate(self, learning_rate: float) -> float:
-        """That of the value head; it falls as the policy's does."""
+        """Return the learning rate of the value head, in a constant ratio to the policy's."""
         return learning_rate * self.options.value_learning_rate / self.config.learning_rate
 
     def state_dict(self) -> dict[str, Any]:
-        """The value head and the state of the rewards."""
+        """Return the value head and the state of the rewards."""
         return {"head": self.head.state_dict(), **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -179,11 +184,11 @@ class PPO(PolicyGradient):
 
 
 def _reply_starts(rollout: Rollout) -> list[int]:
-    """Index of each reply's first token among the written tokens."""
-    return [sum(rollout.replies[:step]) for step in range(len(rollout.replies))]
+    """Return the index of each reply's first token among the written tokens."""
+    return [sum(rollout.reply_lengths[:step]) for step in range(len(rollout.reply_lengths))]
 
 
-def _standardised(rows: Sequence[list[float]]) -> list[list[float]]:
+def _standardise(rows: Sequence[list[float]]) -> list[list[float]]:
     values = [value for row in rows for value in row]
     mean = sum(values) / len(values)
     deviation = (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5

@@ -1,9 +1,8 @@
-"""Who plays the rollouts of an iteration: this process, or several side by side, each with a world of its
-own.
+"""Players of an iteration's rollouts: this process, or several parallel processes with a world each.
 
-Token by token decoding gains nothing from a second thread, but two processes with half of the rows each are
-nearly twice as fast. The rows are split by their order alone and every share has its own random stream, so
-the same number of processes gives the same rollouts, on however many cores.
+Decoding token by token gains nothing from a second thread, but two processes with half of the rows each are
+nearly twice as fast. Rows are split by their order alone and every share has its own random stream. The
+rollouts therefore depend on the number of processes, but not on the number of cores.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ from components.records import Task, Transition
 
 
 class DreamWorld(Environment, Protocol):
-    """What a world must be to live in a process of its own."""
+    """Interface of a world that runs in a process of its own."""
 
     seed: int
 
     @property
     def tokens(self) -> int:
-        """Tokens generated so far."""
+        """Number of tokens generated so far."""
         ...
 
     def remember(self, transitions: Sequence[Transition]) -> None:
-        """Take new transitions into the buffer that demonstrations come from."""
+        """Add transitions to the buffer that demonstrations are retrieved from."""
         ...
 
 
@@ -48,7 +47,7 @@ class Player(Protocol):
 
     @property
     def interactions(self) -> int:
-        """Steps of its worlds so far."""
+        """Number of steps of its worlds so far."""
         ...
 
     def play(
@@ -61,19 +60,19 @@ class Player(Protocol):
         seed: int,
         stamp: Stamp = Stamp(),
     ) -> list[Rollout]:
-        """One rollout a task, in the order of `tasks`."""
+        """Return one rollout per task, in the order of `tasks`."""
         ...
 
 
-class OneProcess:
-    """Plays in this process."""
+class LocalPlayer:
+    """Plays rollouts in this process."""
 
     def __init__(self, world: Environment) -> None:
         self.world = world
 
     @property
     def interactions(self) -> int:
-        """Steps of the world so far."""
+        """Number of steps of the world so far."""
         return self.world.interactions
 
     def play(
@@ -86,30 +85,32 @@ class OneProcess:
         seed: int,
         stamp: Stamp = Stamp(),
     ) -> list[Rollout]:
-        """See `rollout.play`."""
+        """Return one rollout per task; see `rollout.play`."""
         self.world.seed = seed  # type: ignore[attr-defined]
         return play(
             policy, self.world, tasks, max_steps=max_steps, temperature=temperature, seed=seed, stamp=stamp
         )
 
 
-class Processes:
-    """`count` processes, each with a world that `open_world()` made there (it is pickled); use it as a
-    context manager.
+class ProcessPoolPlayer:
+    """Plays rollouts in `count` processes, each with a world from `open_world()`. Use as a context manager.
 
-    `tokens` counts what worlds have generated, `rejected` by kind the answers that they did not believe,
-    where they count them.
+    `open_world` is pickled and called in each process. All methods raise TrainingError if a process ended or
+    failed unexpectedly.
 
-    Raises:
-        TrainingError: a process ended, or failed with something unexpected.
+    Attributes:
+        interactions: number of steps of all worlds so far.
+        tokens: number of tokens that all worlds have generated so far.
+        rejected: kind -> number of answers that the worlds rejected, if they count them.
     """
 
     def __init__(self, count: int, open_world: Callable[[], DreamWorld]) -> None:
-        self.interactions = self.tokens = 0
+        self.interactions = 0
+        self.tokens = 0
         self.rejected = Counter[str]()
-        # A pool of one process each: a world lives in one process, and no other can answer for it.
+        # One pool per process, because a request must reach the process that holds the world.
         context = multiprocessing.get_context("spawn")
-        self._crew = [ProcessPoolExecutor(1, context, _begin, (open_world,)) for _ in range(count)]
+        self._pools = [ProcessPoolExecutor(1, context, _start_process, (open_world,)) for _ in range(count)]
 
     def play(
         self,
@@ -121,63 +122,67 @@ class Processes:
         seed: int,
         stamp: Stamp = Stamp(),
     ) -> list[Rollout]:
-        """Neighbouring rows on one process, so that a group stays together where it can."""
+        """Return one rollout per task; consecutive rows share a process, so groups mostly stay together."""
         options = {"max_steps": max_steps, "temperature": temperature, "stamp": stamp}
-        count = min(len(self._crew), len(tasks))
+        count = min(len(self._pools), len(tasks))
         bounds = [len(tasks) * place // count for place in range(count + 1)]
         shares = [list(tasks[start:end]) for start, end in pairwise(bounds)]
-        writer = pickle.dumps(policy)  # bytes: tensors sent as such would need shared memory
+        pickled_policy = pickle.dumps(policy)  # bytes, because tensors would need shared memory
+        requests = [
+            (pickled_policy, share, options | {"seed": seed * count + place})
+            for place, share in enumerate(shares)
+        ]
         rollouts: list[Rollout] = []
-        for answer in self._ask(
+        for answer in self._run_on_pools(
             _play,
-            [(writer, share, options | {"seed": seed * count + place}) for place, share in enumerate(shares)],
+            requests,
         ):
-            played, interactions, generated, written, rejected = pickle.loads(answer)  # noqa: S301
-            rollouts += played
+            share_rollouts, interactions, world_tokens, policy_tokens, rejected = pickle.loads(answer)  # noqa: S301
+            rollouts += share_rollouts
             self.interactions += interactions
-            self.tokens += generated
-            policy.tokens += written
+            self.tokens += world_tokens
+            policy.tokens += policy_tokens
             self.rejected.update(rejected)  # `update` adds, and keeps kinds that have not occurred
         return rollouts
 
     def remember(self, transitions: Sequence[Transition]) -> None:
-        """Every world takes in `transitions`."""
-        self._ask(_remember, [(list(transitions),)] * len(self._crew))
+        """Add `transitions` to the buffer of every world."""
+        self._run_on_pools(_remember, [(list(transitions),)] * len(self._pools))
 
     def close(self) -> None:
-        """End the processes. May be called twice."""
-        for member in self._crew:
-            member.shutdown(cancel_futures=True)
+        """Stop the processes. May be called twice."""
+        for pool in self._pools:
+            pool.shutdown(cancel_futures=True)
 
-    def __enter__(self) -> Processes:
+    def __enter__(self) -> ProcessPoolPlayer:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, question: Callable[..., Any], requests: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """What `question` answers to one request for each of the first processes; all have answered before an
-        error is raised.
+    def _run_on_pools(self, function: Callable[..., Any], requests: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call `function` with one request per process, in order, and return the answers.
+
+        All processes have answered before an error is raised.
         """
         try:
             pending = [
-                member.submit(question, *request)
-                for member, request in zip(self._crew, requests, strict=False)
+                pool.submit(function, *request) for pool, request in zip(self._pools, requests, strict=False)
             ]
             wait(pending)
             return [future.result() for future in pending]
         except BrokenProcessPool as error:
-            found = "A process that dreams has ended."
-            next_step = (
-                "Type the same command again, perhaps with more free memory: it goes on from the "
-                "last iteration."
-            )
-            raise TrainingError(found, "Expected it to live as long as the stage.", next_step) from error
+            raise TrainingError(
+                "A rollout worker exited unexpectedly.",
+                "Expected it to run until the end of the stage.",
+                "Type the same command again, perhaps with more free memory: it continues from the last "
+                "iteration.",
+            ) from error
         except DreamGymError:
             raise
         except Exception as error:
             raise TrainingError(
-                f"A process that dreams failed: {error!r}", next_step=str(error.__cause__ or "")
+                f"A rollout worker failed: {error!r}", next_step=str(error.__cause__ or "")
             ) from error
 
 
@@ -185,9 +190,10 @@ _open_world: Callable[[], DreamWorld]
 _world: DreamWorld | None = None
 
 
-def _begin(open_world: Callable[[], DreamWorld]) -> None:
-    """A process's start. The parent alone answers to Ctrl-C; the world is opened with the first request,
-    whose error is told.
+def _start_process(open_world: Callable[[], DreamWorld]) -> None:
+    """Prepare a process. Only the parent handles Ctrl-C.
+
+    The world is opened by the first request, so that the request reports an error of `open_world`.
     """
     global _open_world
     end_with_parent()
@@ -197,30 +203,40 @@ def _begin(open_world: Callable[[], DreamWorld]) -> None:
     _open_world = open_world
 
 
-def _opened() -> DreamWorld:
+def _get_world() -> DreamWorld:
     global _world
     _world = _world or _open_world()
     return _world
 
 
 def _remember(transitions: Sequence[Transition]) -> None:
-    _opened().remember(transitions)
+    _get_world().remember(transitions)
 
 
-def _play(writer: bytes, tasks: list[Task], options: dict[str, Any]) -> bytes:
-    """Rollouts, then steps of the world, tokens of the world, tokens of the policy that they took, and
-    answers that the world rejected.
+def _play(pickled_policy: bytes, tasks: list[Task], options: dict[str, Any]) -> bytes:
+    """Return, pickled: rollouts, and their numbers of world steps, world tokens, policy tokens and rejected
+    answers.
     """
-    world, policy = _opened(), pickle.loads(writer)  # noqa: S301
-    steps, generated, written, before = world.interactions, world.tokens, policy.tokens, _rejected(world)
+    world = _get_world()
+    policy = pickle.loads(pickled_policy)  # noqa: S301
+    interactions_before = world.interactions
+    world_tokens_before = world.tokens
+    policy_tokens_before = policy.tokens
+    rejected_before = _count_rejected(world)
     world.seed = options["seed"]
     rollouts = play(policy, world, tasks, **options)
-    rejected = {name: count - before.get(name, 0) for name, count in _rejected(world).items()}
+    rejected = {name: count - rejected_before.get(name, 0) for name, count in _count_rejected(world).items()}
     return pickle.dumps(
-        (rollouts, world.interactions - steps, world.tokens - generated, policy.tokens - written, rejected)
+        (
+            rollouts,
+            world.interactions - interactions_before,
+            world.tokens - world_tokens_before,
+            policy.tokens - policy_tokens_before,
+            rejected,
+        )
     )
 
 
-def _rejected(world: DreamWorld) -> dict[str, int]:
-    """The world's counts so far; none of a world that keeps none."""
+def _count_rejected(world: DreamWorld) -> dict[str, int]:
+    """Return the world's counts of rejected answers so far; empty if it does not count them."""
     return dict(getattr(world, "rejected", {}))

@@ -18,7 +18,7 @@ from mlflow.types import ColSpec, DataType, Schema
 
 from components.language.compute import Compute
 from components.language.markers import END
-from components.policy.agent_prompt import observed, opening, parse_reply, reply, turn
+from components.policy.agent_prompt import observation, opening, parse_reply, reply, turn
 from components.policy.policy import Policy
 from components.tracking.pyfunc.pyfunc_rows import Row, columns, parameters, read_rows, refusal
 
@@ -42,7 +42,7 @@ def prompt(row: Row) -> list[list[str]]:
     """What the policy reads of an unfinished episode, in the parts in which a rollout encodes it."""
     parts = [[*opening(row.task), *turn(row.task)]]
     for step in row.history:
-        parts += [reply(step.thought, step.action), [*observed(step.state), *turn(row.task)]]
+        parts += [reply(step.thought, step.action), [*observation(step.state), *turn(row.task)]]
     return parts
 
 

@@ -27,8 +27,10 @@ from components.evaluation.metrics.speed import Work, speed_metrics
 from components.language.threads import threads as using
 from components.policy.policy import Policy
 from components.policy.rl.algorithms import make_algorithm
-from components.policy.rl.loop import EvenTasks, Loop
-from components.policy.rollout import Rollout, evenly, grouped, play
+from components.policy.rl.loop import Loop
+from components.policy.rl.task_source import EvenTasks
+from components.policy.rollout import Rollout, play
+from components.policy.task_draws import draw_tasks, repeat_tasks
 from components.records import Task
 from components.trajectories.store import DataLayout, read_tasks
 from flows.printing.formats import level
@@ -79,7 +81,7 @@ def bench_train(
         batch = played_batch(config, DataLayout.of(root, config.environment.name), policy, tasks)
         report(
             f"{len(batch.rollouts)} episodes, {batch.tokens:,} tokens, "
-            f"{sum(r.written for r in batch.rollouts):,} of them the policy's"
+            f"{sum(r.token_count for r in batch.rollouts):,} of them the policy's"
         )
         contestants = [(OURS, _seconds_of_ours), (TRL, _seconds_of_trl)]
         rounds_work = []
@@ -121,7 +123,9 @@ def played_batch(config: Config, data: DataLayout, directory: Path, tasks: int) 
     """
     settings = config.rl.dream
     policy = Policy.load(directory, max_new_tokens=settings.max_new_tokens)
-    chosen = grouped(evenly(read_tasks(data.tasks("train")), tasks, config.seed), settings.num_generations)
+    chosen = repeat_tasks(
+        draw_tasks(read_tasks(data.tasks("train")), tasks, config.seed), settings.num_generations
+    )
     world = make_adapter(config.environment).open()
     try:
         rollouts = play(

@@ -15,7 +15,8 @@ from components.errors import DataError
 from components.experience.model import save_prompt_form
 from components.language.backbone import save_model
 from components.policy.policy import Policy
-from components.policy.rollout import grouped, play
+from components.policy.rollout import play
+from components.policy.task_draws import repeat_tasks
 from flows.jobs.bench import profile as bench_profile
 from flows.jobs.bench import train as bench_train
 from flows.jobs.bench.profile import kind_of, print_profile
@@ -49,7 +50,7 @@ def batch():
     played = play(
         policy,
         EveryOther(),
-        grouped([make_task(n) for n in range(2)], 4),
+        repeat_tasks([make_task(n) for n in range(2)], 4),
         max_steps=2,
         temperature=1.0,
         seed=0,

@@ -20,8 +20,9 @@ from components.language.training.examples import Example, Segment
 from components.language.training.fine_tuning import supervised_finetune
 from components.policy.policy import Policy
 from components.policy.rl.algorithms import make_algorithm
-from components.policy.rl.loop import EvenTasks, Loop
-from components.policy.rl.rollout_workers import OneProcess
+from components.policy.rl.loop import Loop
+from components.policy.rl.rollout_workers import LocalPlayer
+from components.policy.rl.task_source import EvenTasks
 
 SETTINGS = {"learning_rate": 3e-3, "batch_tokens": 90, "seed": 3, "epochs": 2}
 EXAMPLES = [
@@ -58,7 +59,7 @@ def make_loop(kind="grpo", lora=LoraConfig()):
     )
     tasks = EvenTasks([make_task(n, instruction=f"put a mug in desk {n}") for n in range(4)])
     algorithm = make_algorithm(config, policy)
-    return Loop(policy, OneProcess(Even()), tasks, algorithm, config, max_steps=2, seed=0, lora=lora)
+    return Loop(policy, LocalPlayer(Even()), tasks, algorithm, config, max_steps=2, seed=0, lora=lora)
 
 
 def train(place: Path):

@@ -1,4 +1,4 @@
-"""Advantages and the clipped loss against numbers worked out by hand."""
+"""GRPO's advantages and clipped loss against numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ratios(*values):
     return torch.tensor([math.log(v) for v in values], requires_grad=True), torch.zeros(len(values))
 
 
-def test_the_loss_takes_the_worse_of_ratio_and_clipped_ratio():
+def test_the_loss_is_the_larger_of_the_plain_and_the_clipped_one():
     new, old = ratios(1.5, 1.5, 0.5, 0.5, 1.1, 1.0)
     loss, clipped = clipped_loss(new, old, torch.tensor([1.0, -1.0, 1.0, -1.0, 2.0, 0.0]), 0.2, 0.2)
     # -min(1.5, 1.2) - min(-1.5, -1.2) - min(0.5, 0.8) - min(-0.5, -0.8) - 2 * 1.1 - 0
@@ -41,7 +41,7 @@ def test_the_loss_takes_the_worse_of_ratio_and_clipped_ratio():
     assert clipped.item() == 2
 
 
-def test_clipped_tokens_have_no_gradient_and_the_others_push_their_way():
+def test_clipped_tokens_have_no_gradient():
     new, old = ratios(1.5, 1.5, 0.5, 0.5, 1.0, 1.0)
     loss, _ = clipped_loss(new, old, torch.tensor([1.0, -1.0, 1.0, -1.0, 2.0, -3.0]), 0.2, 0.2)
     loss.sum().backward()
@@ -61,8 +61,8 @@ def test_the_mean_over_tokens_and_the_mean_of_the_episodes_means():
     assert mean_weights([1, 3], "episode") == [0.5, 1 / 6]
 
 
-def played(reward, *states):
-    """A rollout through `states` (the last one is where it ended), one reply of two tokens a step."""
+def make_rollout(reward, *states):
+    """Return a rollout through `states`, with one reply of two tokens per step."""
     task = make_task()
     episode = make_episode(
         task, *[(f"go to desk {n}", state) for n, state in enumerate(states[1:])], won=reward
@@ -74,28 +74,28 @@ def played(reward, *states):
 def test_steps_are_compared_among_replies_to_the_same_state():
     start = make_task().initial_state
     direct, late, lost = (
-        played(True, start, "end"),
-        played(True, start, "hall", "end"),
-        played(False, start, "hall", "lost"),
+        make_rollout(True, start, "end"),
+        make_rollout(True, start, "hall", "end"),
+        make_rollout(False, start, "hall", "lost"),
     )
-    found = step_advantages([direct, late, lost], [1.0, 1.0, 0.0], discount=0.5)
-    assert found == [[1 - 0.5], [0.5 - 0.5, 1 - 0.5], [0 - 0.5, 0 - 0.5]]
-    assert per_token(late, found[1]) == [0.0, 0.0, 0.5, 0.5]
+    advantages = step_advantages([direct, late, lost], [1.0, 1.0, 0.0], discount=0.5)
+    assert advantages == [[1 - 0.5], [0.5 - 0.5, 1 - 0.5], [0 - 0.5, 0 - 0.5]]
+    assert per_token(late, advantages[1]) == [0.0, 0.0, 0.5, 0.5]
 
 
-def test_a_state_met_once_gives_its_step_no_advantage():
+def test_a_state_that_occurs_once_gives_no_step_advantage():
     start = make_task().initial_state
-    group = [played(True, start, "hall", "end"), played(False, start, "cellar", "lost")]
-    found = step_advantages(group, [1.0, 0.0], discount=1.0)
-    assert found == [[0.5, 0.0], [-0.5, 0.0]]
+    group = [make_rollout(True, start, "hall", "end"), make_rollout(False, start, "cellar", "lost")]
+    advantages = step_advantages(group, [1.0, 0.0], discount=1.0)
+    assert advantages == [[0.5, 0.0], [-0.5, 0.0]]
 
 
-def test_clip_higher_lets_what_was_rare_grow_further():
+def test_clip_higher_raises_the_upper_clip_only():
     new, old = ratios(1.25, 1.35, 0.75)
     loss, clipped = clipped_loss(new, old, torch.tensor([1.0, 1.0, -1.0]), 0.2, 0.28)
     assert loss.tolist() == pytest.approx([-1.25, -1.28, 0.8], abs=1e-5) and clipped.item() == 2
 
 
-def test_the_distance_from_a_reference_is_zero_where_they_agree_and_never_negative():
+def test_the_kl_estimate_is_zero_for_equal_policies_and_never_negative():
     new, reference = torch.tensor([-1.0, -1.0, -2.0]), torch.tensor([-1.0, -2.0, -1.0])
     assert kl_estimate(new, reference).tolist() == pytest.approx([0.0, math.exp(-1), math.e - 2], abs=1e-5)

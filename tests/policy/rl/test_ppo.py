@@ -1,4 +1,4 @@
-"""GAE and PPO's loss against numbers worked out by hand; the value head learns what an episode is worth."""
+"""GAE and PPO's loss against numbers computed by hand, and the state of the value head."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def config(**ppo):
 
 
 def rollout(won, *lengths, task=0):
-    """An episode with replies of so many tokens."""
+    """Return an episode whose replies have `lengths` tokens."""
     episode = make_episode(make_task(task), *[("look", f"s{n}") for n in range(len(lengths))], won=won)
     replies = [Segment([20 + n] * length, [True] * length) for n, length in enumerate(lengths)]
     return Rollout(
@@ -32,12 +32,12 @@ def rollout(won, *lengths, task=0):
     )
 
 
-def test_advantages_are_the_discounted_sum_of_the_surprises():
+def test_advantages_are_discounted_sums_of_temporal_difference_errors():
     assert generalised_advantages([0.0, 0.0, 1.0], [0.0] * 3, discount=1.0, gae_lambda=1.0) == [1.0, 1.0, 1.0]
     assert generalised_advantages([0.0, 0.0, 1.0], [0.0] * 3, discount=0.5, gae_lambda=0.5) == pytest.approx(
         [1 / 16, 1 / 4, 1.0]
     )
-    # surprises: 0.5 * 0.6 - 0.2 = 0.1; 1 - 0.6 = 0.4
+    # Temporal-difference errors: 0.5 * 0.6 - 0.2 = 0.1; 1 - 0.6 = 0.4
     assert generalised_advantages([0.0, 1.0], [0.2, 0.6], discount=0.5, gae_lambda=0.0) == pytest.approx(
         [0.1, 0.4]
     )
@@ -46,11 +46,11 @@ def test_advantages_are_the_discounted_sum_of_the_surprises():
     )
 
 
-def test_all_tokens_of_a_reply_have_its_advantage_and_its_first_one_its_value():
+def test_all_tokens_of_a_reply_have_its_advantage_and_the_first_has_its_value():
     policy = Policy(make_model(), VOCABULARY)
     ppo = make_algorithm(config(gae_lambda=1.0), policy)
     won, lost = ppo.training_samples([[rollout(True, 2, 3)], [rollout(False, 1)], []], policy)
-    # With V = 0 the advantages are the discounted returns 0.5, 1 and 0, brought to mean 0 and deviation 1.
+    # With V = 0 the advantages are the discounted returns 0.5, 1 and 0, normalised to mean 0 and deviation 1.
     mean, deviation = 0.5, (1 / 6) ** 0.5
     assert won.targets["advantage"] == pytest.approx(
         [(0.5 - mean) / deviation] * 2 + [(1 - mean) / deviation] * 3, abs=1e-4
@@ -66,7 +66,7 @@ def test_all_tokens_of_a_reply_have_its_advantage_and_its_first_one_its_value():
     ]
 
 
-def test_the_loss_of_the_values_is_their_clipped_squared_error(monkeypatch):
+def test_the_value_loss_is_the_clipped_squared_error(monkeypatch):
     monkeypatch.setattr("components.policy.rl.ppo.VALUE_WEIGHT", 2.0)
     monkeypatch.setattr("components.policy.rl.ppo.VALUE_CLIP", 0.1)
     ppo = make_algorithm(config(), Policy(make_model(), VOCABULARY))
@@ -79,12 +79,12 @@ def test_the_loss_of_the_values_is_their_clipped_squared_error(monkeypatch):
         "length": [2.0, 2.0, 1.0],
     }
     targets = {name: torch.tensor(values) for name, values in column.items()}
-    still = torch.full((3,), -1.0)
+    logprobs = torch.full((3,), -1.0)
     loss, figures = ppo.loss(
-        LossInputs(still, still, torch.zeros(3, 16), targets, torch.full((3,), 1 / 3), [3], 3)
+        LossInputs(logprobs, logprobs, torch.zeros(3, 16), targets, torch.full((3,), 1 / 3), [3], 3)
     )
-    # 0.5 is further from 0.2 than 0.1: the worse of (0.5 - 1)^2 and (0.3 - 1)^2 counts for two tokens; then
-    # of 0.1^2 and 0.1^2 for one.
+    # V = 0.5 is clipped to 0.3: the larger of (0.5 - 1)^2 and (0.3 - 1)^2 counts for two tokens. Then the
+    # larger of 0.1^2 and 0.1^2 counts for one.
     error = 0.5 * (0.7**2 * 2 + 0.1**2) / 3
     assert figures["value_loss"] == pytest.approx(error, abs=1e-6) and loss.item() == pytest.approx(
         2 * error, abs=1e-6
@@ -92,7 +92,7 @@ def test_the_loss_of_the_values_is_their_clipped_squared_error(monkeypatch):
     assert figures["clip_share"] == 0.0
 
 
-def test_the_head_is_trained_saved_and_comes_back():
+def test_the_value_head_is_trained_saved_and_restored():
     policy = Policy(make_model(), VOCABULARY)
     first, second = (make_algorithm(config(), policy) for _ in range(2))
     torch.nn.init.constant_(first.head.bias, 0.25)

@@ -1,6 +1,4 @@
-"""What rejection-sampling fine-tuning keeps, how it counts, and that every iteration begins where training
-began.
-"""
+"""Rejection-sampling fine-tuning: kept successes, loss, and the restart of every iteration."""
 
 from __future__ import annotations
 
@@ -14,46 +12,46 @@ from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
 from components.policy.rl import rft as rft_module
 from components.policy.rl.algorithm import LossInputs
-from components.policy.rl.rft import RFT, RestartingLearner, annealed
+from components.policy.rl.rft import RFT, RestartingLearner, annealing_factor
 from components.policy.rollout import Rollout
 
 
 def make_rollout(number, *, reward=1.0, task=0, idle=(False, False)):
-    """Two replies of two tokens and of one; `number` makes it another text."""
+    """Return a rollout with replies of two tokens and of one; each `number` gives another text."""
     episode = make_episode(make_task(task), ("look", "s"), ("go", "t"), won=reward > 0)
-    read, first, second = Segment([1, number], [False] * 2), Segment([5, 6], [True] * 2), Segment([7], [True])
-    return Rollout(episode, Example([read, first, second]), [-0.5] * 3, idle=list(idle))
+    segments = [Segment([1, number], [False] * 2), Segment([5, 6], [True] * 2), Segment([7], [True])]
+    return Rollout(episode, Example(segments), [-0.5] * 3, idle=list(idle))
 
 
 def make_rft(**settings):
     return RFT(RFTConfig(**settings))
 
 
-def kept(algorithm):
+def kept_numbers(algorithm):
     return {
-        name: [rollout.example.segments[0].tokens[1] for rollout in some.values()]
-        for name, some in algorithm.kept.items()
+        name: [rollout.example.segments[0].tokens[1] for rollout in successes.values()]
+        for name, successes in algorithm.kept.items()
     }
 
 
-def test_different_successes_are_kept_and_the_oldest_of_a_task_leave():
+def test_different_successes_are_kept_and_the_oldest_of_a_task_are_dropped():
     rft, policy = make_rft(max_successes=2), None
     rft.training_samples(
         [[make_rollout(1), make_rollout(1), make_rollout(2, reward=0.0)], [make_rollout(9, task=1)], []],
         policy,
     )
-    assert kept(rft) == {"t0": [1], "t1": [9]}
+    assert kept_numbers(rft) == {"t0": [1], "t1": [9]}
     assert len(rft.training_samples([[make_rollout(3)], []], policy)) == 3
     rft.training_samples([[make_rollout(1)], [make_rollout(4)]], policy)
-    assert kept(rft) == {"t0": [1, 4], "t1": [9]}, "1 was won again, so 3 is the oldest"
+    assert kept_numbers(rft) == {"t0": [1, 4], "t1": [9]}, "1 occurred again, so 3 is the oldest"
 
 
-def test_an_idle_reply_is_read_but_not_learnt():
+def test_an_idle_reply_has_no_loss():
     (sample,) = make_rft().training_samples([[make_rollout(1, idle=(True, False))]], None)
     assert sample.targets == {"weight": [0.0, 0.0, 1.0]}
 
 
-def test_the_loss_is_the_mean_over_tokens_of_what_is_learnt():
+def test_the_loss_is_the_mean_over_tokens_without_idle_replies():
     rft = make_rft()
     samples = rft.training_samples([[make_rollout(1, idle=(True, False)), make_rollout(2)]], None)
     weights = [
@@ -69,13 +67,13 @@ def test_the_loss_is_the_mean_over_tokens_of_what_is_learnt():
     assert loss.item() == pytest.approx((2 + 3 + 1 + 4) / 6) and figures == {}
 
 
-def test_what_is_kept_survives_a_crash():
+def test_kept_successes_are_restored_from_a_state():
     rft, other = make_rft(), make_rft()
     rft.training_samples(
         [[make_rollout(1), make_rollout(2, idle=(False, True))], [make_rollout(3, task=1)]], None
     )
     other.load_state_dict(rft.state_dict())
-    assert kept(other) == kept(rft)
+    assert kept_numbers(other) == kept_numbers(rft)
     assert [sample.targets for sample in other.training_samples([], None)] == [
         sample.targets for sample in rft.training_samples([], None)
     ]
@@ -94,16 +92,16 @@ def make_learner(**settings):
 
 def test_every_iteration_starts_from_the_initial_weights(small_steps):
     learner = make_learner(epochs=2)
-    first = {name: weight.clone() for name, weight in learner.trained().items()}
+    first = {name: weight.clone() for name, weight in learner.trained_weights().items()}
     samples = make_rft().training_samples([[make_rollout(number) for number in range(1, 5)]], None)
     learner.learn(samples, 3, 1e-2, on_policy=False)
-    once = {name: weight.clone() for name, weight in learner.trained().items()}
+    once = {name: weight.clone() for name, weight in learner.trained_weights().items()}
     assert any(not torch.equal(first[name], once[name]) for name in first)
     learner.learn(samples, 3, 1e-2, on_policy=False)
-    assert all(torch.equal(once[name], weight) for name, weight in learner.trained().items())
+    assert all(torch.equal(once[name], weight) for name, weight in learner.trained_weights().items())
 
 
-def test_an_epoch_has_as_many_steps_as_its_tokens_make(small_steps):
+def test_the_number_of_steps_follows_from_the_number_of_tokens(small_steps):
     rollouts = [make_rollout(number) for number in range(1, 41)]
     samples = make_rft(max_successes=99).training_samples([rollouts], None)
     batches = make_learner().split(samples)
@@ -111,9 +109,9 @@ def test_an_epoch_has_as_many_steps_as_its_tokens_make(small_steps):
     assert sum(map(len, batches)) == 40
 
 
-def test_the_rate_rises_and_falls_to_zero():
+def test_the_learning_rate_warms_up_and_decays_to_zero():
     assert (
-        annealed(0.025) == pytest.approx(0.5)
-        and annealed(0.05) == 1.0
-        and annealed(1.0) == pytest.approx(0.0)
+        annealing_factor(0.025) == pytest.approx(0.5)
+        and annealing_factor(0.05) == 1.0
+        and annealing_factor(1.0) == pytest.approx(0.0)
     )

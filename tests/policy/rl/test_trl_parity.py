@@ -1,6 +1,4 @@
-"""The same batch, the same numbers: our losses beside those of TRL's trainers, on episodes with several
-replies.
-"""
+"""Losses and gradients equal those of TRL's trainers on the same batch of episodes with several replies."""
 
 from __future__ import annotations
 
@@ -21,9 +19,10 @@ from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
 from components.policy.rl.algorithm import TrainingSample
 from components.policy.rl.algorithms import make_algorithm
-from components.policy.rl.loop import EvenTasks, Loop
+from components.policy.rl.loop import Loop
 from components.policy.rl.reference import Reference
-from components.policy.rl.rollout_workers import OneProcess
+from components.policy.rl.rollout_workers import LocalPlayer
+from components.policy.rl.task_source import EvenTasks
 from components.policy.rollout import Rollout
 from components.records import Trajectory
 
@@ -32,22 +31,25 @@ PLAIN = {"use_cpu": True, "bf16": False, "report_to": [], "gradient_checkpointin
 
 
 def episodes(policy, count=4):
-    """Episodes of random tokens, with two or three replies each; the sampler's log-probabilities lie beside
-    the policy's.
+    """Return episodes of random tokens with two or three replies each.
+
+    The sampler's log-probabilities differ from the policy's by Gaussian noise.
     """
-    rng, made = random.Random(0), []
+    rng = random.Random(0)
+    rollouts = []
     for _ in range(count):
         segments = [Segment(tokens(rng, 5), [False] * 5)]
         for _ in range(rng.choice([2, 3])):
-            written, read = rng.randint(2, 6), rng.randint(2, 4)
+            reply_length = rng.randint(2, 6)
+            state_length = rng.randint(2, 4)
             segments += [
-                Segment(tokens(rng, written), [True] * written),
-                Segment(tokens(rng, read), [False] * read),
+                Segment(tokens(rng, reply_length), [True] * reply_length),
+                Segment(tokens(rng, state_length), [False] * state_length),
             ]
-        made.append(Rollout(Trajectory(make_task()), Example(segments)))
-    for rollout, known in zip(made, Reference(policy, 1.0, 4096).logprobs(made), strict=True):
-        rollout.logprobs = [value + rng.gauss(0, 0.3) for value in known]
-    return made
+        rollouts.append(Rollout(Trajectory(make_task()), Example(segments)))
+    for rollout, logprobs in zip(rollouts, Reference(policy, 1.0, 4096).logprobs(rollouts), strict=True):
+        rollout.logprobs = [value + rng.gauss(0, 0.3) for value in logprobs]
+    return rollouts
 
 
 def tokens(rng, count):
@@ -55,7 +57,7 @@ def tokens(rng, count):
 
 
 def flat(rollout):
-    """(token, whether the policy wrote it) of an episode."""
+    """Return (token, whether the policy wrote it) of an episode."""
     return [
         pair
         for segment in rollout.example.segments
@@ -68,22 +70,22 @@ def padded(rows, fill):
     return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows])
 
 
-def ours(policy, lessons, algorithm):
-    """Our loss of one update over `lessons`, and the gradient that it leaves."""
+def compute_loss(policy, samples, algorithm):
+    """Return the loss of one update over `samples`, and its gradients."""
     config = RLConfig(demonstration_weight=0.0, algorithm=algorithm)
     loop = Loop(
         policy,
-        OneProcess(None),
+        LocalPlayer(None),
         EvenTasks([make_task()]),
         make_algorithm(config, policy),
         config,
         max_steps=1,
         seed=0,
     )
-    weights = loop.algorithm.token_weights(lessons)
+    weights = loop.algorithm.token_weights(samples)
     with policy.compute.training(policy.model):
-        found = loop.learner._add_gradient(lessons, weights, sum(sample.token_count for sample in lessons))
-    return found["loss"], gradients(policy.model)
+        figures = loop.learner._add_gradient(samples, weights, sum(sample.token_count for sample in samples))
+    return figures["loss"], gradients(policy.model)
 
 
 def gradients(model):
@@ -98,9 +100,10 @@ def assert_same(mine, theirs):
 
 
 def tokenizer():
-    found = copy.deepcopy(VOCABULARY.tokenizer)
-    found.pad_token, found.eos_token = "<pad>", "<end>"
-    return found
+    copied_tokenizer = copy.deepcopy(VOCABULARY.tokenizer)
+    copied_tokenizer.pad_token = "<pad>"
+    copied_tokenizer.eos_token = "<end>"
+    return copied_tokenizer
 
 
 @pytest.mark.parametrize(("loss_mean", "loss_type"), [("episode", "grpo"), ("token", "bnpo")])
@@ -111,13 +114,13 @@ def test_grpo(tmp_path, loss_mean, loss_type, kl):
     played, advantages = episodes(policy), [1.0, -0.5, 0.25, -2.0]
     rng = random.Random(1)
     far = [[value + rng.gauss(0, 0.5) for value in rollout.logprobs] for rollout in played]
-    lessons = [
-        TrainingSample((r,), {"advantage": [a] * r.written, "reference": ref})
+    samples = [
+        TrainingSample((r,), {"advantage": [a] * r.token_count, "reference": ref})
         for r, a, ref in zip(played, advantages, far, strict=True)
     ]
-    mine = ours(
+    mine = compute_loss(
         policy,
-        lessons,
+        samples,
         GRPOConfig(loss_aggregation=loss_mean, epsilon=0.2, epsilon_high=0.28, beta=kl),
     )
 
@@ -138,17 +141,17 @@ def test_grpo(tmp_path, loss_mean, loss_type, kl):
         other, lambda completions, **_: [0.0] * len(completions), args, data, processing_class=tokenizer()
     )
     trainer.current_gradient_accumulation_steps = 1
-    # Set late: it would look for a reference model in the model's directory; the batch has its own numbers.
+    # Set after construction, which would load a reference model; the batch has reference numbers already.
     trainer.beta = kl
     rows = [flat(r) for r in played]
     written = [[flag for _, flag in row[5:]] for row in rows]
     width = max(map(len, written))
 
     def spread(values):
-        found = torch.zeros(len(played), width)
+        matrix = torch.zeros(len(played), width)
         for place, (row, flags) in enumerate(zip(values, written, strict=True)):
-            found[place, torch.tensor([i for i, flag in enumerate(flags) if flag])] = torch.tensor(row)
-        return found
+            matrix[place, torch.tensor([i for i, flag in enumerate(flags) if flag])] = torch.tensor(row)
+        return matrix
 
     inputs = {
         "prompt_ids": torch.tensor([[token for token, _ in row[:5]] for row in rows]),
@@ -170,12 +173,14 @@ def test_dpo(tmp_path):
     model, start = make_model(scale=2.0), make_model(seed=2, scale=2.0)
     policy, other = Policy(model, VOCABULARY), copy.deepcopy(model)
     played = episodes(policy)
-    known = Reference(Policy(start, VOCABULARY), 1.0, 4096).logprobs(played)
+    reference_logprobs = Reference(Policy(start, VOCABULARY), 1.0, 4096).logprobs(played)
     pairs = [
-        TrainingSample((played[won], played[lost]), {"reference": known[won] + known[lost]})
+        TrainingSample(
+            (played[won], played[lost]), {"reference": reference_logprobs[won] + reference_logprobs[lost]}
+        )
         for won, lost in ((0, 2), (1, 3))
     ]
-    mine = ours(policy, pairs, DPOConfig(beta=0.3))
+    mine = compute_loss(policy, pairs, DPOConfig(beta=0.3))
 
     args = TRLDPOConfig(str(tmp_path), beta=0.3, **PLAIN)
     data = Dataset.from_list([{"prompt": "go", "chosen": "to desk 1", "rejected": "to fridge 1"}])

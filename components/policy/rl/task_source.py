@@ -1,0 +1,51 @@
+"""Where an RL stage gets the tasks of each iteration from: the interface, and draws from a fixed list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from components.policy.task_draws import draw_tasks
+from components.records import Task
+
+
+class TaskSource(Protocol):
+    """Supplies the tasks of each iteration, and receives their returns."""
+
+    def sample(self, count: int, seed: int) -> list[Task]:
+        """Return `count` tasks for an iteration, drawn with `seed`."""
+        ...
+
+    def report(self, returns: dict[str, tuple[Task, list[float]]], seed: int) -> dict[str, float]:
+        """Receive (task, returns of its group) by task id, and return figures to log."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state that must survive a crash."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state`."""
+        ...
+
+
+class EvenTasks:
+    """Tasks drawn uniformly from a fixed list."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._tasks = list(tasks)
+
+    def sample(self, count: int, seed: int) -> list[Task]:
+        """Return `count` tasks; see `draw_tasks`."""
+        return draw_tasks(self._tasks, count, seed)
+
+    def report(self, returns: dict[str, tuple[Task, list[float]]], seed: int) -> dict[str, float]:
+        """Return no figures: uniform draws do not depend on returns."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return an empty dict: there is no state."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Do nothing: there is no state."""
