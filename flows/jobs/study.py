@@ -34,9 +34,10 @@ from components.trajectories.store import DataLayout, read_tasks
 from flows.jobs.cell_origin import Origin, origin_of
 from flows.jobs.study_cells import cell_file, read_cell, write_cell
 from flows.jobs.study_methods import BASE, BASES, METHODS, configured
-from flows.run.pipeline_run import Run, series_of
+from flows.run.pipeline_run import Run
 from flows.run.plan import Step
 from flows.run.rl_training import SNAPSHOTS
+from flows.run.stage_curves import series_of
 from flows.stages.clone import clone_policy
 from flows.stages.evaluate_held_out import evaluate_policy, evaluate_snapshots
 from flows.stages.experience_model import fine_tune_experience_model
