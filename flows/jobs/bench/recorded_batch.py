@@ -1,4 +1,4 @@
-"""Recorded episodes for benchmarks of optimiser steps: groups that a policy played in the real environment."""
+"""Recorded episodes for benchmarks of optimiser steps: groups of one policy in the real environment."""
 
 from __future__ import annotations
 
