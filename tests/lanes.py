@@ -53,19 +53,19 @@ ENGINE = (
     "trajectories/test_snapshots.py",
     "trajectories/test_versions.py",
 )
-"""Files and folders whose tests start the real engine or whole commands, or train for many seconds."""
+"""Files and folders whose tests start the real engine or a whole command, or train for many seconds."""
 ENGINE_FIXTURES = {"world", "played", "finished", "learnt", "learnt_qwen"}
 """Fixtures that start the real engine, run a whole command, or train a model."""
 
 
 def mark_lane(item: pytest.Item) -> None:
-    """Mark a test with its lane: `services`, `engine`, or none for `make check`."""
+    """Mark a test with its lane: `services`, `engine`, or no mark for `make check`."""
     path = item.path.as_posix().partition("/tests/")[2]
     fixtures = set(getattr(item, "fixturenames", ()))
     parameters = getattr(item, "callspec", None)
     values = {str(value) for value in parameters.params.values()} if parameters else set()
-    contract = path.startswith("environments/test_environment_contract")
-    if path.startswith(SERVICES) or (contract and _names_a_service(item, values)):
+    is_contract = path.startswith("environments/test_environment_contract")
+    if path.startswith(SERVICES) or (is_contract and _names_a_service(item, values)):
         item.add_marker("services")
     elif path.startswith(ENGINE) or fixtures & ENGINE_FIXTURES:
         item.add_marker("engine")

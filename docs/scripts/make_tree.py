@@ -1,6 +1,6 @@
 """Write the tree of folders and modules into docs/reference/architecture.md, from the docstrings of modules.
 
-    python docs/scripts/make_tree.py           # write the tree between its table_markers
+    python docs/scripts/make_tree.py           # write the tree between its marks
     python docs/scripts/make_tree.py --check   # exit code 1 if the document differs
 
 The line of a module is the first sentence of its docstring; that of a folder is its `__init__.py`'s.
@@ -24,7 +24,7 @@ NAME = "tree"
 
 
 def first_sentence(path: Path) -> str:
-    """What the file at `path` says first of itself, on one line and safe inside a table."""
+    """Return the first sentence of the docstring of `path`, on one line and escaped for a table."""
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     paragraph = " ".join(docstring.split("\n\n")[0].split())
     sentence, _, _ = paragraph.partition(". ")
@@ -32,19 +32,19 @@ def first_sentence(path: Path) -> str:
 
 
 def modules_below(folder: Path) -> list[Path]:
-    """The modules of `folder` and of its sub-folders, a folder's own before those of the next."""
+    """Return the modules of `folder`, then those of each sub-folder after the sub-folder itself."""
     own = sorted(path for path in folder.glob("*.py") if path.name != "__init__.py")
     inner = sorted(path.parent for path in folder.glob("*/__init__.py"))
     return [*own, *(module for sub in inner for module in [sub, *modules_below(sub)])]
 
 
 def rooms(root: Path) -> list[Path]:
-    """The folders that get a heading of their own: `flows`, and each package directly below `components`."""
+    """Return the folders with a heading: `flows`, and each package directly below `components`."""
     return [root / "flows", *sorted(path.parent for path in (root / "components").glob("*/__init__.py"))]
 
 
 def tree(root: Path = ROOT) -> str:
-    """A heading and a table a room: path, and what it is for."""
+    """Return one heading and one table per room: path, and what it is for."""
     parts = [
         _table(
             "### `components/`", sorted((root / "components").glob("*.py"), key=lambda path: path.name), root
@@ -70,13 +70,13 @@ def _row(path: Path, root: Path) -> str:
 
 
 def is_current(root: Path = ROOT) -> bool:
-    """True if the document holds the tree that the docstrings give."""
+    """Return True if the document has the tree of the present docstrings."""
     begin, end = table_markers(NAME)
     return f"{begin}\n{tree(root)}\n{end}" in (root / DOCUMENT).read_text(encoding="utf-8")
 
 
 def main() -> int:
-    """Write the tree, or compare it."""
+    """Write the tree, or compare it; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "--check", action="store_true", help="Write nothing; exit code 1 if the tree differs."

@@ -11,12 +11,8 @@ crashes is listed in the table, and the others run on.
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
@@ -29,12 +25,11 @@ from components.evaluation.study.study_figures import draw_study
 from components.evaluation.study.study_table import study_table
 from components.files import write_json
 from components.tracking.runs import checked_metrics
-from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.store import DataLayout, read_tasks
 from flows.jobs.cell_origin import Origin, origin_of
-from flows.jobs.study_cells import cell_file, read_cell, write_cell
-from flows.jobs.study_methods import BASE, BASES, METHODS, configured
-from flows.run.pipeline_run import Run, series_of
+from flows.jobs.study_cells import cell_file, cell_of_run, read_cell, write_cell
+from flows.jobs.study_methods import BASE, BASES, METHODS, method_config
+from flows.run.pipeline_run import Run
 from flows.run.plan import Step
 from flows.run.rl_training import SNAPSHOTS
 from flows.stages.clone import clone_policy
@@ -43,20 +38,6 @@ from flows.stages.experience_model import fine_tune_experience_model
 from flows.stages.sim_to_real import refine_in_reality, train_in_reality
 from flows.stages.synthetic_rl import train_in_dream
 from flows.stages.validate import validate_data
-
-FIDELITY_METRICS = (
-    "fidelity/next_state_exact/determined",
-    "fidelity/hallucination_rate/determined",
-    "fidelity/reward_precision",
-    "fidelity/reward_recall",
-)
-"""Metrics of the experience model that a cell records."""
-RL_CURVES = ("unparsable_episodes", "zero_variance_groups", "lessons")
-"""Curves of RL whose means a cell records.
-
-They are episodes without an answer of the dream, groups without variance, and episodes (DPO: pairs) trained
-on.
-"""
 
 
 @flow(name="study", validate_parameters=False)
@@ -79,7 +60,9 @@ def study(
     root = root.resolve()
     train_tasks = read_tasks(DataLayout.of(root, config.environment.name).tasks("train"))
     families = sorted({task.family for task in train_tasks})
-    configs = {(name, seed): configured(config, name, seed, families) for seed in seeds for name in methods}
+    configs = {
+        (name, seed): method_config(config, name, seed, families) for seed in seeds for name in methods
+    }
     cells: dict[str, list[Cell]] = {name: [] for name in methods}
     for number, ((name, seed), cell_config) in enumerate(configs.items(), start=1):
         origin = origin_of(cell_config, root)
@@ -136,7 +119,7 @@ def run_cell(config: Config, root: Path, name: str, origin: Origin, directory: P
     except BaseException as error:
         run.fail(error)
         raise
-    return _cell_of(run, name, origin)
+    return cell_of_run(run, name, origin)
 
 
 def steps_of(config: Config, name: str) -> dict[str, Step]:
@@ -160,123 +143,6 @@ def _snapshots_step(stage: str) -> Step:
         lambda run: evaluate_snapshots.declare(run, stage),
         condition=lambda run: SNAPSHOTS in run.results[stage].outputs,
     )
-
-
-def _cell_of(run: Run, name: str, origin: Origin) -> Cell:
-    tasks = {task.id: task.family for task in read_tasks(run.data.tasks("test"))}
-    games = json.loads(run.results["evaluate_policy"].outputs["games"].read_text())
-    seconds = {
-        stage: result.seconds
-        for stage, result in run.results.items()
-        if stage in ("experience_model", *METHODS[name].stages)
-    }
-    stages = [run.results[stage] for stage in METHODS[name].stages]
-    costs = run.manifest.costs
-    dreamed_steps = sum(
-        _interactions(result)[-1]
-        for result in stages
-        if result.name == "synthetic_rl" and _interactions(result)
-    )
-    curve = _learning_curve(stages, seconds.get("experience_model", 0.0))
-    return Cell(
-        name,
-        run.config.seed,
-        origin,
-        games,
-        {game: tasks[game] for game in games},
-        costs.real_interactions,
-        int(dreamed_steps),
-        costs.check_interactions,
-        seconds,
-        curve,
-        _held_out_curve(run, stages, curve),
-        _curriculum_records(stages),
-        _dream_checks(stages),
-        _mean_figures(run, stages),
-        run.manifest.run_id,
-        run.manifest.environment.git.commit,
-        run.results[METHODS[name].last].output_hashes["policy"],
-    )
-
-
-def _held_out_curve(
-    run: Run, stages: Sequence[StageResult], curve: Sequence[Sequence[float]]
-) -> list[list[float]]:
-    """Return `Cell.held_out`."""
-    points = []
-    earlier_iterations = 0
-    for stage in stages:
-        snapshots = run.results.get(f"snapshots_{stage.name}")
-        won = json.loads(snapshots.outputs["games"].read_text()) if snapshots else {}
-        points += [
-            [*curve[earlier_iterations + int(name) - 1][:3], sum(games.values()) / len(games)]
-            for name, games in won.items()
-        ]
-        earlier_iterations += len(_interactions(stage))
-    return points
-
-
-def _interactions(result: StageResult) -> list[float]:
-    """Return the interactions spent up to each iteration."""
-    return list(accumulate(series_of(result).get(f"{result.name}/interactions", [])))
-
-
-def _curriculum_records(stages: Sequence[StageResult]) -> list[dict[str, Any]]:
-    return [entry for stage in stages for entry in stage.details.get("curriculum", [])]
-
-
-def _dream_checks(stages: Sequence[StageResult]) -> list[list[float]]:
-    """Return `Cell.watched`."""
-    checks = []
-    for series in map(series_of, stages):
-        confirmed, rates = (
-            series.get(f"synthetic_rl/{name}", []) for name in ("rollout_agreement", "watched_success_rate")
-        )
-        pairs = zip(confirmed, rates, strict=True)
-        checks += [
-            [number, rate, share]
-            for number, (share, rate) in enumerate(pairs, start=1)
-            if not math.isnan(share)
-        ]
-    return checks
-
-
-def _mean_figures(run: Run, stages: Sequence[StageResult]) -> dict[str, float]:
-    """Return `Cell.figures`."""
-    model_metrics = run.results["experience_model"].metrics if "experience_model" in run.results else {}
-    figures = {
-        name: float(value)
-        for name in FIDELITY_METRICS
-        if (value := model_metrics.get(name, {}).get("value")) is not None
-    }
-    for stage in stages:
-        curves = {
-            f"{stage.name}/{name}": series_of(stage).get(f"{stage.name}/{name}", []) for name in RL_CURVES
-        }
-        figures |= {name: sum(values) / len(values) for name, values in curves.items() if values}
-    return figures
-
-
-def _learning_curve(stages: Sequence[StageResult], began: float) -> list[list[float]]:
-    """Return `Cell.curve`.
-
-    Args:
-        began: seconds of the experience model's fine-tuning, which the clock includes; 0 without one.
-    """
-    curve: list[list[float]] = []
-    real = dreamed = 0.0
-    clock = began
-    for result in stages:
-        series = series_of(result)
-        rates = series.get(f"{result.name}/success_rate", [])
-        interactions = _interactions(result)
-        times = list(accumulate(series.get(f"{result.name}/seconds", [])))
-        for rate, steps, seconds in zip(rates, interactions, times, strict=True):
-            in_dream = result.name == "synthetic_rl"
-            curve.append([real + steps * (not in_dream), dreamed + steps * in_dream, clock + seconds, rate])
-        if curve:
-            real, dreamed, clock = curve[-1][:3]
-    return curve
 
 
 def write_study(

@@ -1,4 +1,4 @@
-"""The cells of a study on disk: one small JSON file each.
+"""The cells of a study: made from finished runs, and kept on disk as one small JSON file each.
 
 The files can be committed to git, so that a study continues on another machine.
 """
@@ -6,13 +6,37 @@ The files can be committed to git, so that a study continues on another machine.
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from components.errors import DataError
 from components.evaluation.study.cells import Cell
 from components.files import parse_json, read_text, write_json
+from components.tracking.stage_store.stage_result import StageResult
+from components.trajectories.store import read_tasks
 from flows.jobs.cell_origin import Origin, require_origin
+from flows.jobs.study_methods import METHODS
+from flows.run.pipeline_run import Run
+from flows.run.stage_curves import series_of
+
+FIDELITY_METRICS = (
+    "fidelity/next_state_exact/determined",
+    "fidelity/hallucination_rate/determined",
+    "fidelity/reward_precision",
+    "fidelity/reward_recall",
+)
+"""Metrics of the experience model that a cell records."""
+
+RL_CURVES = ("unparsable_episodes", "zero_variance_groups", "lessons")
+"""Curves of RL whose means a cell records.
+
+They are episodes without an answer of the dream, groups without variance, and episodes (DPO: pairs) trained
+on.
+"""
 
 
 def cell_file(directory: Path, method: str, seed: int) -> Path:
@@ -53,3 +77,122 @@ def read_cell(directory: Path, method: str, seed: int, origin: Origin) -> Cell |
         )
     require_origin(path, cell.origin, origin, next_step)
     return cell
+
+
+def cell_of_run(run: Run, name: str, origin: Origin) -> Cell:
+    """Return the cell of a finished run. Args: name: of the method."""
+    families = {task.id: task.family for task in read_tasks(run.data.tasks("test"))}
+    games = json.loads(run.results["evaluate_policy"].outputs["games"].read_text())
+    method = METHODS[name]
+    seconds = {
+        stage: result.seconds
+        for stage, result in run.results.items()
+        if stage in ("experience_model", *method.stages)
+    }
+    stages = [run.results[stage] for stage in method.stages]
+    costs = run.manifest.costs
+    curve = _learning_curve(stages, seconds.get("experience_model", 0.0))
+    return Cell(
+        name,
+        run.config.seed,
+        origin,
+        games,
+        families={game: families[game] for game in games},
+        real_interactions=costs.real_interactions,
+        dreamed_interactions=_dreamed_interactions(stages),
+        check_interactions=costs.check_interactions,
+        seconds=seconds,
+        curve=curve,
+        held_out=_held_out_curve(run, stages, curve),
+        curriculum=_curriculum_records(stages),
+        watched=_dream_checks(stages),
+        figures=_mean_figures(run, stages),
+        run_id=run.manifest.run_id,
+        commit=run.manifest.environment.git.commit,
+        policy=run.results[method.last].output_hashes["policy"],
+    )
+
+
+def _dreamed_interactions(stages: Sequence[StageResult]) -> int:
+    totals = (_interactions(result) for result in stages if result.name == "synthetic_rl")
+    return int(sum(interactions[-1] for interactions in totals if interactions))
+
+
+def _held_out_curve(
+    run: Run, stages: Sequence[StageResult], curve: Sequence[Sequence[float]]
+) -> list[list[float]]:
+    """Return `Cell.held_out`."""
+    points = []
+    earlier_iterations = 0
+    for stage in stages:
+        snapshots = run.results.get(f"snapshots_{stage.name}")
+        won = json.loads(snapshots.outputs["games"].read_text()) if snapshots else {}
+        points += [
+            [*curve[earlier_iterations + int(name) - 1][:3], sum(games.values()) / len(games)]
+            for name, games in won.items()
+        ]
+        earlier_iterations += len(_interactions(stage))
+    return points
+
+
+def _interactions(result: StageResult) -> list[float]:
+    """Return the interactions spent up to each iteration."""
+    return list(accumulate(series_of(result).get(f"{result.name}/interactions", [])))
+
+
+def _curriculum_records(stages: Sequence[StageResult]) -> list[dict[str, Any]]:
+    return [entry for stage in stages for entry in stage.details.get("curriculum", [])]
+
+
+def _dream_checks(stages: Sequence[StageResult]) -> list[list[float]]:
+    """Return `Cell.watched`."""
+    checks = []
+    for series in map(series_of, stages):
+        confirmed, rates = (
+            series.get(f"synthetic_rl/{name}", []) for name in ("rollout_agreement", "watched_success_rate")
+        )
+        pairs = zip(confirmed, rates, strict=True)
+        checks += [
+            [number, rate, share]
+            for number, (share, rate) in enumerate(pairs, start=1)
+            if not math.isnan(share)
+        ]
+    return checks
+
+
+def _mean_figures(run: Run, stages: Sequence[StageResult]) -> dict[str, float]:
+    """Return `Cell.figures`."""
+    model_metrics = run.results["experience_model"].metrics if "experience_model" in run.results else {}
+    figures = {
+        name: float(value)
+        for name in FIDELITY_METRICS
+        if (value := model_metrics.get(name, {}).get("value")) is not None
+    }
+    for stage in stages:
+        curves = {
+            f"{stage.name}/{name}": series_of(stage).get(f"{stage.name}/{name}", []) for name in RL_CURVES
+        }
+        figures |= {name: sum(values) / len(values) for name, values in curves.items() if values}
+    return figures
+
+
+def _learning_curve(stages: Sequence[StageResult], began: float) -> list[list[float]]:
+    """Return `Cell.curve`.
+
+    Args:
+        began: seconds of the experience model's fine-tuning, which the clock includes; 0 without one.
+    """
+    curve: list[list[float]] = []
+    real = dreamed = 0.0
+    clock = began
+    for result in stages:
+        series = series_of(result)
+        rates = series.get(f"{result.name}/success_rate", [])
+        interactions = _interactions(result)
+        times = list(accumulate(series.get(f"{result.name}/seconds", [])))
+        for rate, steps, seconds in zip(rates, interactions, times, strict=True):
+            in_dream = result.name == "synthetic_rl"
+            curve.append([real + steps * (not in_dream), dreamed + steps * in_dream, clock + seconds, rate])
+        if curve:
+            real, dreamed, clock = curve[-1][:3]
+    return curve

@@ -1,6 +1,4 @@
-"""The methods that a study compares: what each trains, where, with which algorithm, and how its config
-differs.
-"""
+"""The methods that a study compares: where and with which algorithm each trains, and its config."""
 
 from __future__ import annotations
 
@@ -16,26 +14,34 @@ from components.config.reading.config_file import explained
 from components.errors import ConfigError
 from components.evaluation.study.ablation_results import VARIANTS, apply_variant
 
-SHARE = 10
-"""A method that was trained in the dream first has one of so many of the real interactions of one that was
+REAL_BUDGET_DIVISOR = 10
+"""A method that trains in the dream first gets this fraction (1/N) of the real interactions of one that does
 not.
 """
 BASE = "grpo-real"
-"""What most others are compared with; ablations of the dream are with the whole of it, transfer with transfer
-from reality.
-"""
-DREAM, TRANSFER = "dream-grpo", "transfer-grpo-real"
-RFT_LARGER = {"dream": 4, "baseline": 2}
-"""Factor of RFT's iterations: that many times as large, and as many times fewer, since each one trains anew
-on all successes.
+"""Method that most others are compared with."""
+DREAM = "dream-grpo"
+"""Method that ablations of the dream are compared with."""
+TRANSFER = "transfer-grpo-real"
+"""Method that transfer methods are compared with."""
+RFT_BATCH_FACTOR = {"dream": 4, "baseline": 2}
+"""RL stage -> factor of RFT's iterations: so many times as large, and so many times fewer.
+
+RFT trains on all successes from the start in each iteration.
 """
 
 
 @dataclass(frozen=True)
 class Method:
-    """`dream` and `real`: the algorithm of RL there, "" for none. `changes`: section -> options that differ.
+    """A method of the study.
 
-    `transfer`: it learns from the first half of the task families alone. `base`: what it is compared with.
+    Args:
+        about: what it is, in words.
+        dream: algorithm of RL in the dream; empty: none.
+        real: algorithm of RL in the real environment; empty: none.
+        changes: section of the config -> options that differ.
+        transfer: train on the first half of the task families only.
+        base: method that it is compared with.
     """
 
     about: str
@@ -48,9 +54,10 @@ class Method:
     @property
     def stages(self) -> list[str]:
         """The stages of RL in their order."""
-        return ["synthetic_rl"] * bool(self.dream) + (["sim_to_real"] if self.dream else ["real_rl"]) * bool(
-            self.real
-        )
+        stages = ["synthetic_rl"] if self.dream else []
+        if self.real:
+            stages.append("sim_to_real" if self.dream else "real_rl")
+        return stages
 
     @property
     def last(self) -> str:
@@ -99,21 +106,26 @@ BASES = {name: method.base for name, method in METHODS.items()}
 
 
 def chosen_methods(names: str) -> list[str]:
-    """The methods named, separated by commas; all of them if none is.
+    """Return the named methods in the order of METHODS; all of them if none is named.
+
+    Args:
+        names: separated by commas.
 
     Raises:
         ConfigError: there is no such method.
     """
-    asked = [name.strip() for name in names.split(",") if name.strip()]
-    wrong = [name for name in asked if name not in METHODS]
-    if wrong:
-        raise ConfigError(f"There is no method {wrong[0]!r}.", f"Expected some of {', '.join(METHODS)}.")
-    return [name for name in METHODS if not asked or name in asked]
+    requested = [name.strip() for name in names.split(",") if name.strip()]
+    unknown = [name for name in requested if name not in METHODS]
+    if unknown:
+        raise ConfigError(f"There is no method {unknown[0]!r}.", f"Expected some of {', '.join(METHODS)}.")
+    return [name for name in METHODS if not requested or name in requested]
 
 
-def configured(config: Config, name: str, seed: int, families: Sequence[str]) -> Config:
-    """The config of one cell. Args: families: all that there are, of which a transfer method learns from the
-    first half.
+def method_config(config: Config, name: str, seed: int, families: Sequence[str]) -> Config:
+    """Return the config of one cell.
+
+    Args:
+        families: all task families; a transfer method trains on the first half of them.
 
     Raises:
         ConfigError: a tenth of the real budget allows no iteration of sim-to-real, or the method refuses an
@@ -135,35 +147,45 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
         section = "real" if method.dream else "baseline"
         rl[section] = with_algorithm(section, rl[section], method.real)
     if method.dream and method.real:
-        budget = min(rl["real"]["budget"], config.rl.baseline.budget // SHARE)
-        needed = rl["real"]["tasks"] * rl["real"]["num_generations"] * config.environment.max_steps
-        if needed > budget:
-            raise ConfigError(
-                f"A {SHARE}th of rl.baseline.budget is {budget} steps; an iteration of rl.real may "
-                f"take {needed}.",
-                next_step="Lower rl.real.tasks or rl.real.num_generations, or raise rl.baseline.budget.",
-            )
-        rl["real"]["budget"] = budget
+        rl["real"]["budget"] = _budget_after_dream(config, rl["real"])
     if method.transfer:
-        if len(set(families)) < 2:
-            found = (
-                f"{name} learns from half of the families of tasks; the training tasks are of "
-                f"{len(set(families))}."
-            )
-            raise ConfigError(
-                found,
-                "Expected two or more.",
-                "Leave the transfer methods out: --methods clone,grpo-real,s2r-grpo.",
-            )
-        values["data"]["families"] = sorted(families)[: len(families) // 2]
+        values["data"]["families"] = _first_half(name, families)
     return values
 
 
-def with_algorithm(stage: str, settings: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
-    """The settings of an RL stage with another algorithm, without options that it does not have.
+def _budget_after_dream(config: Config, settings: Mapping[str, Any]) -> int:
+    """Return the real interactions of sim-to-real: a share of the baseline's, at most those configured."""
+    budget = min(settings["budget"], config.rl.baseline.budget // REAL_BUDGET_DIVISOR)
+    iteration_steps = settings["tasks"] * settings["num_generations"] * config.environment.max_steps
+    if iteration_steps > budget:
+        raise ConfigError(
+            f"A {REAL_BUDGET_DIVISOR}th of rl.baseline.budget is {budget} steps; an iteration of rl.real may "
+            f"take {iteration_steps}.",
+            next_step="Lower rl.real.tasks or rl.real.num_generations, or raise rl.baseline.budget.",
+        )
+    return int(budget)
 
-    PPO plays each task once, and as many rollouts in all; DPO, in a study an offline method, never
-    synchronises; RFT has few large iterations.
+
+def _first_half(name: str, families: Sequence[str]) -> list[str]:
+    """Return the task families that the transfer method `name` trains on."""
+    if len(set(families)) < 2:
+        raise ConfigError(
+            f"{name} learns from half of the families of tasks; the training tasks are of "
+            f"{len(set(families))}.",
+            "Expected two or more.",
+            "Leave the transfer methods out: --methods clone,grpo-real,s2r-grpo.",
+        )
+    return sorted(families)[: len(families) // 2]
+
+
+def with_algorithm(stage: str, settings: Mapping[str, Any], algorithm: str) -> dict[str, Any]:
+    """Return the settings of an RL stage with another algorithm, without options that it does not have.
+
+    PPO plays each task once, with the same number of rollouts. DPO is an offline method in a study and never
+    updates its reference. RFT has few large iterations.
+
+    Args:
+        stage: `dream`, `real` or `baseline`.
     """
     before = settings["algorithm"]["type"]
     changed = dict(settings)
@@ -177,7 +199,7 @@ def with_algorithm(stage: str, settings: Mapping[str, Any], algorithm: str) -> d
     if algorithm == "ppo":
         changed |= {"tasks": settings["tasks"] * settings["num_generations"], "num_generations": 1}
     if algorithm == "rft":
-        factor = RFT_LARGER.get(stage, 1)
+        factor = RFT_BATCH_FACTOR.get(stage, 1)
         changed["tasks"] = settings["tasks"] * factor
         changed["iterations"] = -(-settings["iterations"] // factor)
         if "check_every" in settings:  # the same share of rollouts is checked

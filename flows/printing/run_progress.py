@@ -1,7 +1,7 @@
-"""The progress of a run on the terminal: a line when a step begins or ends, and one line a minute within it.
+"""Progress of a run on the terminal: a line when a step starts or is reused, and one a minute within it.
 
-Each line says in plain words what is going on and how long the run may still take. Prefect's log lines go to
-a file in full; warnings and errors are shown at once, too.
+A line says in plain words what the step does and about how long the rest of the run takes. All of Prefect's
+log lines go to a file; warnings and errors are also shown at once.
 """
 
 from __future__ import annotations
@@ -64,63 +64,69 @@ TYPICAL_SECONDS: Mapping[str, Mapping[str, float]] = {
     },
 }
 """Environment -> stage -> seconds of one recorded run of its quick config on two cores."""
+# The log lines of `Run.stage` in flows/run/pipeline_run.py.
 _STARTED = re.compile(r"(\w+): started")
 _ENDED = re.compile(r"(\w+): (done|reused, made) in (\d+) s")
 _PREFECT_NOISE = ("Beginning ", "Finished in state", "Created ")
 
 
 class RunProgress:
-    """What is printed of a run. Args: expected: stage -> seconds, in the order of the stages."""
+    """Prints the progress of a run.
+
+    Args:
+        expected: stage -> seconds, in the order of the stages.
+    """
 
     def __init__(self, console: Console, expected: Mapping[str, float]) -> None:
         self._console = console
         self._expected = dict(expected)
         self._remaining = list(expected)
         self._stage = ""
-        self._stage_started = 0.0
-        self._latest = ""
-        self._spent = self._planned = 0.0
+        self._stage_start = 0.0
+        self._latest_message = ""
+        self._actual_seconds = 0.0
+        self._expected_seconds = 0.0
         self._lock = threading.Lock()
 
     def receive(self, message: str) -> None:
-        """Take in one log message of the run, and print a line if a step begins or ends."""
+        """Process one log message of the run; print a line if a step starts or is reused."""
         if match := _STARTED.fullmatch(message):
-            self._start(match[1])
+            self._start_stage(match[1])
         elif match := _ENDED.fullmatch(message):
-            self._end(match[1], float(match[3]), reused=match[2] != "done")
+            self._end_stage(match[1], float(match[3]), is_reused=match[2] != "done")
         elif not message.startswith(_PREFECT_NOISE):
-            self._latest = message
+            self._latest_message = message
 
-    def _start(self, stage: str) -> None:
+    def _start_stage(self, stage: str) -> None:
         with self._lock:
-            self._stage, self._stage_started, self._latest = stage, time.monotonic(), ""
+            self._stage = stage
+            self._stage_start = time.monotonic()
+            self._latest_message = ""
         if stage in STEPS:
-            number, words = STEPS[stage]
-            self._print(f"Step {number} of {STEP_COUNT}: {words}.{self._forecast()}")
+            self._print_step(stage, f"{STEPS[stage][1]}.{self._forecast()}")
 
-    def _end(self, stage: str, seconds: float, *, reused: bool) -> None:
+    def _end_stage(self, stage: str, seconds: float, *, is_reused: bool) -> None:
         with self._lock:
             if stage in self._remaining:
                 self._remaining.remove(stage)
-                if not reused:
-                    self._spent += seconds
-                    self._planned += self._expected[stage]
+                if not is_reused:
+                    self._actual_seconds += seconds
+                    self._expected_seconds += self._expected[stage]
             self._stage = ""
-        if reused and stage in STEPS:
-            number, words = STEPS[stage]
-            self._print(f"Step {number} of {STEP_COUNT}: {words}: reused from an earlier run.")
+        if is_reused and stage in STEPS:
+            self._print_step(stage, f"{STEPS[stage][1]}: reused from an earlier run.")
 
     def tick(self) -> None:
         """Print the line of this minute, if a step is under way."""
         with self._lock:
-            stage, latest = self._stage, self._latest
-            elapsed = time.monotonic() - self._stage_started
+            stage = self._stage
+            message = self._latest_message
+            elapsed = time.monotonic() - self._stage_start
         if stage in STEPS:
-            number, words = STEPS[stage]
-            detail = f" ({latest})" if latest else ""
-            self._print(
-                f"Step {number} of {STEP_COUNT}: still {words}, {duration(elapsed)} so "
-                f"far{detail}.{self._forecast()}"
+            detail = f" ({message})" if message else ""
+            self._print_step(
+                stage,
+                f"still {STEPS[stage][1]}, {duration(elapsed)} so far{detail}.{self._forecast()}",
             )
 
     def _forecast(self) -> str:
@@ -128,24 +134,29 @@ class RunProgress:
         return f" About {duration(seconds)} left." if seconds is not None else ""
 
     def seconds_left(self) -> float | None:
-        """Expected rest of the run in seconds, by the speed of its finished stages; None if nothing is
-        known.
+        """Return the expected rest of the run in seconds, by the speed of its finished stages.
+
+        None if no stage is left.
         """
         with self._lock:
             if not self._remaining:
                 return None
-            speed = self._spent / self._planned if self._planned >= INTERVAL_SECONDS else 1.0
-            elapsed = time.monotonic() - self._stage_started if self._stage else 0.0
-            rest = sum(self._expected[stage] for stage in self._remaining if stage != self._stage) * speed
-            current = max(0.0, self._expected.get(self._stage, 0.0) * speed - elapsed)
-        return rest + current
+            slowdown = 1.0
+            if self._expected_seconds >= INTERVAL_SECONDS:
+                slowdown = self._actual_seconds / self._expected_seconds
+            elapsed = time.monotonic() - self._stage_start if self._stage else 0.0
+            later_stages = [stage for stage in self._remaining if stage != self._stage]
+            later_seconds = sum(self._expected[stage] for stage in later_stages) * slowdown
+            current_seconds = max(0.0, self._expected.get(self._stage, 0.0) * slowdown - elapsed)
+        return later_seconds + current_seconds
 
-    def _print(self, line: str) -> None:
-        self._console.print(f"{time.strftime('%H:%M')}  {line}", soft_wrap=True, highlight=False)
+    def _print_step(self, stage: str, text: str) -> None:
+        line = f"{time.strftime('%H:%M')}  Step {STEPS[stage][0]} of {STEP_COUNT}: {text}"
+        self._console.print(line, soft_wrap=True, highlight=False)
 
 
 class _Handler(logging.Handler):
-    """Writes each record to the log file, warnings to the terminal too, and tells the progress."""
+    """Writes each record to the log file, warnings to the terminal too, and Prefect's to the progress."""
 
     def __init__(self, progress: RunProgress, file: logging.Handler, terminal: logging.Handler) -> None:
         super().__init__()
@@ -162,9 +173,12 @@ class _Handler(logging.Handler):
 
 @contextmanager
 def run_progress(console: Console, log_file: Path, expected: Mapping[str, float]) -> Iterator[None]:
-    """Within this block Prefect's log lines go to `log_file`, and the terminal shows the progress of a run.
+    """Write Prefect's log lines to `log_file` within this block, and show the progress of a run.
 
-    Args: expected: stage -> seconds, in the order of the stages.
+    A logging configuration without Prefect's console handler is left as it is.
+
+    Args:
+        expected: stage -> seconds, in the order of the stages.
     """
     from prefect.logging.configuration import setup_logging
     from prefect.logging.handlers import PrefectConsoleHandler
@@ -172,7 +186,7 @@ def run_progress(console: Console, log_file: Path, expected: Mapping[str, float]
     setup_logging()
     root = logging.getLogger()
     terminals = [handler for handler in root.handlers if isinstance(handler, PrefectConsoleHandler)]
-    if not terminals:  # a logging configuration of the user's own
+    if not terminals:  # the user's own logging configuration
         yield
         return
     (terminal, *_) = terminals
@@ -202,9 +216,11 @@ def _tick_until(stop: threading.Event, progress: RunProgress) -> None:
 
 
 def expected_seconds(environment: str, earlier: Mapping[str, float]) -> dict[str, float]:
-    """Stage -> expected seconds, of an earlier result in this clone if there is one.
+    """Return stage -> expected seconds, those of an earlier result in this clone if there is one.
 
-    Args: earlier: stage -> seconds of its newest result.
+    Args:
+        environment: name; one without typical times has only those of `earlier`.
+        earlier: stage -> seconds of its newest result.
     """
     seconds = {**TYPICAL_SECONDS.get(environment, {}), **earlier}
     return {stage: seconds[stage] for stage in STEPS if stage in seconds}

@@ -1,329 +1,272 @@
 """One run of the pipeline: its directory, manifest, MLflow runs, and the one way to run a stage.
 
 A stage (`stage.py`) has a key: the hash of its inputs, its slice of the config and the code that it depends
-on. A result with the same key is reused if its outputs still have their recorded hashes.
+on (`stage_key.py`). A result with the same key is reused if its outputs still have their recorded hashes.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
-import psutil
-from prefect import get_client, get_run_logger, runtime
+from prefect import get_run_logger
 from prefect.utilities.timeout import timeout
 
-from components.config import Config, dump_config, source_of
-from components.environments import adapter_modules
-from components.environments.text_world.import_path import look_here
+from components.config import Config, dump_config
 from components.errors import StageTimeout
 from components.evaluation.metrics.intervals import exact_value
 from components.language.compute import Compute, compute_of
-from components.language.training import parallel
-from components.tracking.curve_file import Curves, Point, read_curves
 from components.tracking.data_parts import trajectories_hash
 from components.tracking.manifest import Manifest
 from components.tracking.mlflow_adapter.tracker import Tracker
-from components.tracking.process import this_process
-from components.tracking.run_environment import collect_environment
 from components.tracking.runs import new_run_id, start_run_directory, write_metrics
-from components.tracking.stage_store.hashes import tree_hash, with_imports
-from components.tracking.stage_store.stage_keys import key_of, key_parts, read_pins
-from components.tracking.stage_store.stage_result import RECORD, StageResult
+from components.tracking.stage_store.stage_keys import key_of
+from components.tracking.stage_store.stage_result import StageResult
 from components.tracking.stage_store.stage_store import StageStore
 from components.tracking.stage_store.stopwatch import Stopwatch
-from components.trajectories.dvc.snapshots import data_hash, data_parts
+from components.trajectories.dvc.snapshots import data_hash
 from components.trajectories.store import DataLayout
 from flows.dead_flow_runs import end_dead_runs
-from flows.run.stage import Fingerprint, Stage, StageOutput
-
-BOOKKEEPING = [
-    "components.tracking",
-    "components.files",
-    "components.config",
-    "components.errors",
-]
-BOOKKEEPING += ["flows.dead_flow_runs", "flows.training_log", "flows.run.pipeline_run", "flows.run.stage"]
-"""What records results and makes none (a stage's own part of the config is in its key)."""
-
-_SINCE = [psutil.Process().create_time()]
-"""When the clock of the run under way began: with the process, or with the end of the run before it, so that
-starting up counts too.
-"""
+from flows.run.run_manifest import CLOCK, name_flow_run, new_manifest, relative_to_root
+from flows.run.stage import Stage
+from flows.run.stage_curves import StageCurves, json_series
+from flows.run.stage_key import (
+    code_key_parts,
+    compute_settings,
+    config_sections,
+    input_hashes,
+    input_paths,
+)
 
 
 class StageOverdue(TimeoutError):
     """A stage's time is up."""
 
 
-def series_of(result: StageResult) -> dict[str, list[float]]:
-    """The curves of a stage; NaN where an iteration had no value (stored as null, since JSON has no NaN)."""
-    series = result.details.get("series", {})
-    return {
-        name: [math.nan if value is None else value for value in values] for name, values in series.items()
-    }
-
-
 class Run:
-    """Everything that the stages of one run share."""
+    """What the stages of one run share.
+
+    Attributes:
+        results: stage -> result, of the finished stages in their order.
+        metrics: name -> value, n and interval as JSON values.
+        manifest: the record of the run, after `start`.
+        directory: `runs/<id>/`, after `start`.
+        label: the run's name in MLflow and Prefect, after `start`.
+        parent: id of the run's parent run in MLflow, after `start`.
+    """
+
+    manifest: Manifest
+    directory: Path
+    label: str
+    parent: str
 
     def __init__(self, config: Config, root: Path) -> None:
-        self.config, self.root = config, root
+        self.config = config
+        self.root = root
         self.data = DataLayout.of(root, config.environment.name)
         self.store = StageStore(root / ".dreamgym" / "stages")
         self.results: dict[str, StageResult] = {}
         self.metrics: dict[str, dict[str, Any]] = {}
-        self.curve_names: set[str] = set()
-        self._curves: Curves | None = None
-        self._drawn: set[str] = set()
+        self.curves = StageCurves(lambda mlflow_runs, points: self.tracker.log_points(mlflow_runs, points))
 
     @cached_property
     def tracker(self) -> Tracker:
         """MLflow. Raises TrackingError if it cannot be reached."""
         return Tracker(self.config.tracking, self.root)
 
-    def start(self, name: str) -> None:
-        """Make the run's directory, manifest and MLflow parent run; runs of before whose process is gone are
-        closed.
+    @cached_property
+    def compute(self) -> Compute:
+        """Device and arithmetic of this run's models. Raises ConfigError if this machine lacks them."""
+        return compute_of(self.config)
 
-        Raises DataError without a data.dvc, TrackingError without MLflow, and then makes nothing.
+    def start(self, name: str) -> None:
+        """Create the run's directory, manifest and MLflow parent run; end runs whose process was killed.
+
+        Args:
+            name: the job, and for a study the method too.
+
+        Raises:
+            DataError: there is no data.dvc. Nothing is created.
+            TrackingError: MLflow cannot be reached. Nothing is created.
         """
-        run_id, version, tracker = new_run_id(), data_hash(self.root), self.tracker
+        run_id = new_run_id()
+        data_version = data_hash(self.root)
+        tracker = self.tracker
         end_dead_runs(self.root, tracker)
         self.directory = start_run_directory(self.root / "runs", run_id)
         (self.directory / "config.json").write_text(dump_config(self.config))
-        environment = collect_environment(self.root, self.directory, self.config.threads, self.compute.device)
-        config = self.config.model_dump(mode="json")
-        flow, process = name.split(" ")[0], this_process()
-        self.manifest = Manifest(
-            run_id=run_id, flow=flow, process=process, environment=environment, config=config
+        self.manifest = new_manifest(
+            self.config,
+            self.root,
+            self.directory,
+            run_id,
+            flow=name.split(" ")[0],
+            device=self.compute.device,
+            data_version=data_version,
         )
-        self.manifest.seeds = {
-            "run": self.config.seed,
-            "data": self.config.data.seed,
-            "environment": self.config.environment.seed,
-        }
-        self.manifest.prefect_flow_run_id = str(runtime.flow_run.id or "")
-        self.manifest.data.dvc_in, self.manifest.data.parts_in = version, data_parts(self.root)
-        self.manifest.config_file, self.manifest.overrides = _source(self.config, self.root)
+        short_name = name.removeprefix("study ")  # a list of runs shows about twenty letters
+        self.label = f"{short_name} {run_id.rpartition('-')[2]}, seed {self.config.seed}"
+        name_flow_run(self.manifest.flow, self.label)
         tags = {
             "dreamgym.run_id": run_id,
-            "mlflow.source.git.commit": environment.git.commit,
-            "dvc.hash": self.manifest.data.dvc_in,
+            "mlflow.source.git.commit": self.manifest.environment.git.commit,
+            "dvc.hash": data_version,
         }
-        short = name.removeprefix("study ")  # a list of runs shows some twenty letters
-        self.label = f"{short} {run_id.rpartition('-')[2]}, seed {self.config.seed}"
-        by_hand_or_deployed = (self.manifest.flow, f"{self.manifest.flow}-from-file")
-        own = runtime.flow_run.flow_name in by_hand_or_deployed
-        if own and not runtime.task_run.id:  # the cells of a study share a flow run
-            with get_client(sync_client=True) as prefect:
-                prefect.set_flow_run_name(UUID(runtime.flow_run.id), self.label)
         self.parent = tracker.start_run(self.label, tags, self.config.model_dump(mode="json"))
-        part, file = trajectories_hash(self.config, self.root), str(self.data.trajectories("train"))
-        tracker.log_dataset(self.parent, "trajectories", part, file, version=version)
-        self.manifest.mlflow_run_id, self.manifest.mlflow_uri = self.parent, tracker.uri
+        digest = trajectories_hash(self.config, self.root)
+        file = str(self.data.trajectories("train"))
+        tracker.log_dataset(self.parent, "trajectories", digest, file, version=data_version)
+        self.manifest.mlflow_run_id = self.parent
+        self.manifest.mlflow_uri = tracker.uri
         self.manifest.save(self.directory)
 
     def note_cell(self, file: Path) -> None:
-        """The run makes a cell of a study, which will be written to `file`."""
-        self.manifest.cell = str(file.relative_to(self.root) if file.is_relative_to(self.root) else file)
+        """Record that the run makes the cell of a study that will be written to `file`."""
+        self.manifest.cell = relative_to_root(file, self.root)
         self.manifest.save(self.directory)
 
     def stage(self, stage: Stage) -> StageResult:
         """Run a stage, or reuse what an earlier run made of the same inputs, config and code.
 
-        The stage has an MLflow run of its own below the parent run.
+        The stage has its own MLflow run below the parent run. `flows/printing/run_progress.py` reads the log
+        lines.
         """
         log = get_run_logger()
         parts = self.stage_key_parts(stage)
         key = key_of(stage.name, parts)
-        child = self.tracker.start_stage(self.parent, stage.name, {"dreamgym.stage_key": key})
+        stage_run = self.tracker.start_stage(self.parent, stage.name, {"dreamgym.stage_key": key})
         result = self.store.find(stage.name, key)
         try:
             if result is None:
                 log.info("%s: started", stage.name)
-                result = self._make(stage, key, parts, child)
+                result = self._run_work(stage, key, parts, stage_run)
         except BaseException:
-            self.tracker.finish(child, "FAILED")
+            self.tracker.finish(stage_run, "FAILED")
             raise
         log.info("%s: %s in %.0f s", stage.name, "reused, made" if result.reused else "done", result.seconds)
-        self._note(result, child)
+        self._record_result(result, stage_run)
         return result
 
+    def adopt(self, result: StageResult) -> None:
+        """Record a finished stage of another run as this run's, with its own MLflow run."""
+        stage_run = self.tracker.start_stage(self.parent, result.name, {"dreamgym.stage_key": result.key})
+        self._record_result(dataclasses.replace(result, reused=True), stage_run)
+
     def stage_key_parts(self, stage: Stage) -> dict[str, Any]:
-        """What the stage's key is made of: hashes of inputs and code, config, packages, seed."""
-        inputs = {name: self._input_hash(source) for name, source in stage.inputs.items()}
-        return self.key_parts(inputs, stage.config, stage.code)
+        """Return the parts of the stage's key: hashes of inputs and code, config, packages, seed."""
+        return self.key_parts(input_hashes(stage, self.results), stage.config, stage.code)
 
     def key_parts(self, inputs: Mapping[str, str], config: Mapping[str, Any], code: str) -> dict[str, Any]:
-        """The parts of a key. Of all environments, only the selected one's code counts.
+        """Return the parts of a key.
 
-        Args: inputs: name -> hash; code: the module whose imports are followed.
+        Args:
+            inputs: name -> hash.
+            config: the config values that change the result.
+            code: module whose imports are followed; of all environments only the selected one's code counts.
         """
-        modules = [code]
-        if "environment" in config:
-            look_here()
-            modules += adapter_modules(self.config.environment)
-        pins = read_pins(self.root / "constraints.txt")
-        return key_parts(inputs, config, with_imports(modules, BOOKKEEPING), pins, self.config.seed)
+        return code_key_parts(self.config, self.root, inputs, config, code)
 
-    def _input_hash(self, source: StageOutput | Path | Fingerprint) -> str:
-        match source:
-            case StageOutput():
-                return self.results[source.stage].output_hashes[source.name]
-            case Fingerprint():
-                return source.hash
-            case _:
-                return tree_hash(source)
-
-    def _input_paths(self, stage: Stage) -> dict[str, Path]:
-        paths: dict[str, Path] = {}
-        for name, source in stage.inputs.items():
-            if isinstance(source, StageOutput):
-                paths[name] = self.results[source.stage].outputs[source.name]
-            elif isinstance(source, Path):
-                paths[name] = source
-        return paths
-
-    def adopt(self, result: StageResult) -> None:
-        """Take a finished stage of another run as this run's own, with an MLflow run of its own below the
-        parent run.
-        """
-        child = self.tracker.start_stage(self.parent, result.name, {"dreamgym.stage_key": result.key})
-        self._note(dataclasses.replace(result, reused=True), child)
-
-    def _make(self, stage: Stage, key: str, parts: dict[str, Any], child: str) -> StageResult:
+    def _run_work(self, stage: Stage, key: str, parts: dict[str, Any], stage_run: str) -> StageResult:
         directory = self.store.begin(stage.name, key)
-        with Stopwatch(directory) as watch, self._drawing(directory, child), self.limited(stage.name):
-            outcome = stage.work(self._input_paths(stage), directory)
-        series = {
-            name: [value if math.isfinite(value) else None for value in values]
-            for name, values in outcome.series.items()
-        }
+        streaming = self.curves.streaming(directory, (stage_run, self.parent))
+        with Stopwatch(directory) as watch, streaming, self.limited(stage.name):
+            outcome = stage.work(input_paths(stage, self.results), directory)
         details = {
             **outcome.details,
-            "series": series,
+            "series": json_series(outcome.series),
             "costs": outcome.costs,
             "environment": self.config.environment.name,
         }
-        metrics = {metric: estimate.to_json() for metric, estimate in outcome.metrics.items()}
         return self.store.commit(
             stage.name,
             key,
-            metrics=metrics,
+            metrics={metric: estimate.to_json() for metric, estimate in outcome.metrics.items()},
             outputs=outcome.outputs,
             seconds=round(watch.stop(), 2),
             details=details,
             parts=parts,
         )
 
-    @contextmanager
-    def _drawing(self, directory: Path, child: str) -> Iterator[None]:
-        """While this is open `log_curves` adds points to the curves of the stage, on its MLflow run `child`
-        and on the parent run.
-        """
-        curves = self._curves = Curves(
-            directory, lambda points: self.tracker.log_points((child, self.parent), points)
-        )
-        try:
-            with curves:
-                yield
-        finally:
-            self._curves, self._drawn = None, curves.names
-
     def log_curves(self, step: int, values: Mapping[str, float]) -> None:
-        """One more point, at `step` (from 0), of curves of the stage under way: in MLflow at once, with the
-        time.
+        """Add a point to curves of the stage under way; MLflow gets it at once, with the time.
+
+        Args:
+            step: from 0.
         """
-        if self._curves is not None:
-            self._curves.add(step, values)
+        self.curves.add(step, values)
 
     @contextmanager
     def limited(self, name: str) -> Iterator[None]:
-        """Limit the stage to `stage_timeout_minutes` within this block. Raises StageTimeout when it is up."""
-        limit = 60 * self.config.stage_timeout_minutes
+        """Limit the stage to `stage_timeout_minutes` within this block.
+
+        Raises:
+            StageTimeout: the time is up.
+        """
+        limit_seconds = 60 * self.config.stage_timeout_minutes
         try:
-            with timeout(limit, StageOverdue):
+            with timeout(limit_seconds, StageOverdue):
                 yield
         except StageOverdue:
-            found = f"The stage {name} had not ended after {limit / 60:g} minutes (stage_timeout_minutes)."
-            cure = (
-                "Type the same command again: it goes on from its checkpoint. Or give it longer: "
-                f"stage_timeout_minutes={limit / 30:g}"
-            )
-            raise StageTimeout(found, next_step=cure) from None
+            raise StageTimeout(
+                f"The stage {name} had not ended after {limit_seconds / 60:g} minutes "
+                "(stage_timeout_minutes).",
+                next_step="Type the same command again: it goes on from its checkpoint. Or give it longer: "
+                f"stage_timeout_minutes={limit_seconds / 30:g}",
+            ) from None
 
-    def _note(self, result: StageResult, child: str) -> None:
+    def _record_result(self, result: StageResult, stage_run: str) -> None:
+        """Add a stage's result to the run, its manifest and MLflow."""
         self.results[result.name] = result
         self.metrics |= result.metrics
-        self._note_curves(result, child)
-        self.tracker.log_estimates(child, result.metrics, self.curve_names)
-        self.tracker.log_metrics(child, {"seconds": result.seconds, "reused": float(result.reused)})
-        self.tracker.finish(child)
-        self.manifest.add_stage(result, child)
+        self.curves.log_missing(result, (stage_run, self.parent))
+        self.tracker.log_estimates(stage_run, result.metrics, self.curves.names)
+        self.tracker.log_metrics(stage_run, {"seconds": result.seconds, "reused": float(result.reused)})
+        self.tracker.finish(stage_run)
+        self.manifest.add_stage(result, stage_run)
         costs = self.manifest.costs
         for name, value in result.details.get("costs", {}).items():
             setattr(costs, name, getattr(costs, name) + value)
         self.manifest.save(self.directory)
 
-    def _note_curves(self, result: StageResult, child: str) -> None:
-        """Log the curves that are not in MLflow yet: those of a reused stage, and those that were not
-        measured one by one.
-
-        Points without a time of their own have that of the stage's end.
-        """
-        curves, ended = read_curves(result.directory), int((result.directory / RECORD).stat().st_mtime * 1000)
-        for name, values in series_of(result).items():
-            curves.setdefault(
-                name,
-                [
-                    Point(name, step, ended, value)
-                    for step, value in enumerate(values)
-                    if math.isfinite(value)
-                ],
-            )
-        points = [point for name, of_name in curves.items() if name not in self._drawn for point in of_name]
-        self.tracker.log_points((child, self.parent), points)
-        self.curve_names |= self._drawn | {point.name for point in points}
-        self._drawn = set()
-
     def conclude(self) -> None:
-        """Write the metrics and a manifest that says finished."""
+        """Write the metrics, and a manifest with the status `finished`."""
         write_metrics(self.directory, self.metrics)
-        self.manifest.status, self.manifest.seconds = "finished", round(time.time() - _SINCE[0], 1)
+        self.manifest.status = "finished"
+        self.manifest.seconds = CLOCK.seconds
         self.manifest.save(self.directory)
 
     @property
     def record(self) -> list[Path]:
-        """The files that say what the run was, and by which it can be made again."""
+        """The files that describe the run; it can be reproduced from them."""
         return [self.directory / f"{name}.json" for name in ("manifest", "metrics", "config")]
 
     def finish(self, more: Sequence[Path] = ()) -> None:
-        """Conclude, and leave the same record in MLflow, with `more` files; n and interval of a metric stand
-        in its stage's run alone.
+        """Conclude the run, and store its record in MLflow.
+
+        The parent run gets the values of the metrics; their n and intervals are on the runs of the stages.
+
+        Args:
+            more: further files for MLflow.
         """
         self.conclude()
-        self.tracker.log_values(self.parent, self.metrics, self.curve_names)
+        self.tracker.log_values(self.parent, self.metrics, self.curves.names)
         for path in (*self.record, *more):
             self.tracker.log_artifact(self.parent, path)
         self.tracker.finish(self.parent)
-        _SINCE[0] = time.time()
+        CLOCK.restart()
 
     def fail(self, error: BaseException) -> None:
-        """Leave a truthful record: manifest and MLflow say failed, with the reason and the metrics so far."""
+        """Record in the manifest and in MLflow that the run failed, with the reason."""
         self.manifest.status = "failed"
         self.manifest.save(self.directory)
-        said = f"{type(error).__name__}: {error}"
-        self.tracker.set_tags(self.parent, {"dreamgym.failure": said})
+        reason = f"{type(error).__name__}: {error}"
+        self.tracker.set_tags(self.parent, {"dreamgym.failure": reason})
         self.tracker.describe(
-            self.parent, f"**Failed.** {said}\n\nThe same command goes on from what is finished."
+            self.parent, f"**Failed.** {reason}\n\nThe same command continues after the finished stages."
         )
         self.tracker.finish(self.parent, "FAILED")
         get_run_logger().error(
@@ -335,46 +278,17 @@ class Run:
         self.metrics[name] = exact_value(value).to_json()
 
     def child(self, stage: str) -> str:
-        """The MLflow run of a finished stage."""
+        """Return the id of the MLflow run of a finished stage."""
         return next(entry.mlflow_run_id for entry in self.manifest.stages if entry.name == stage)
 
-    @cached_property
-    def compute(self) -> Compute:
-        """The device and arithmetic of this run's models. Raises ConfigError where this machine has not what
-        is asked for.
-        """
-        return compute_of(self.config)
-
     def computing(self, *, training: bool = False) -> dict[str, Any]:
-        """What of the hardware and its arithmetic changes a stage's numbers: each device rounds in its own
-        way.
-        """
-        values: dict[str, Any] = {"device": self.compute.device, "precision": self.compute.precision}
-        if not training:
-            return values
-        together = {"training_processes": parallel.size()} if parallel.size() > 1 else {}
-        return values | together | {"gradient_checkpointing": self.compute.gradient_checkpointing}
+        """Return what of the hardware and its arithmetic changes a stage's numbers, as part of its config."""
+        return compute_settings(self.compute, training=training)
 
     def slice(self, *sections: str) -> dict[str, Any]:
-        """Sections of the config as plain values, without keys that change no result (workers, paths).
+        """Return sections of the config as part of a stage's config, without keys that change no result.
 
-        Args: sections: names; of `rl` those of a stage, such as `rl.dream`.
+        Args:
+            sections: names; one of `rl` is named with its stage, such as `rl.dream`.
         """
-        names = {name for name in sections if not name.startswith("rl.")}
-        values = self.config.model_dump(mode="json", include=names)
-        for name in set(sections) - names:
-            values[name] = self.config.rl.model_dump(mode="json")[name.removeprefix("rl.")]
-        if "environment" in values:
-            values["environment"] = self.config.environment.decisive()
-        for place in ("encoder_path", "server"):
-            values.get("retrieval", {}).pop(place, None)
-        values.get("experience_model", {}).pop("path", None)
-        return values
-
-
-def _source(config: Config, root: Path) -> tuple[str, list[str]]:
-    """The config's file, relative to the repository where it lies in it, and the overrides on top."""
-    source = source_of(config)
-    file = Path(source.file).absolute() if source.file else None
-    named = "" if file is None else str(file.relative_to(root) if file.is_relative_to(root) else file)
-    return named, list(source.overrides)
+        return config_sections(self.config, sections)

@@ -39,7 +39,7 @@ MAX_LISTED_NAMES = 6
 
 
 @dataclass(frozen=True)
-class Planned:
+class StagePlan:
     """One stage and what would happen to it.
 
     Args:
@@ -100,10 +100,10 @@ class _PendingHashes(dict[str, str]):
         return f"{PENDING}{self._stage}"
 
 
-def plan(config: Config, root: Path, steps: Mapping[str, Step]) -> list[Planned]:
+def plan(config: Config, root: Path, steps: Mapping[str, Step]) -> list[StagePlan]:
     """Return what would happen to each step with this config. Nothing runs and nothing is written."""
     run = Run(config, root.resolve())
-    planned: list[Planned] = []
+    planned: list[StagePlan] = []
     for name, step in steps.items():
         if step.condition is not None and not step.condition(run):
             continue
@@ -113,12 +113,12 @@ def plan(config: Config, root: Path, steps: Mapping[str, Step]) -> list[Planned]
             if step.gate is not None and stage_plan.fate == REUSED:
                 step.gate(run, run.results[stage_plan.name])
         except FidelityGateClosed as closed:
-            planned.append(Planned(name, "stops", closed.found))
+            planned.append(StagePlan(name, "stops", closed.found))
             break
     return planned
 
 
-def _plan_stage(run: Run, stage: Stage) -> Planned:
+def _plan_stage(run: Run, stage: Stage) -> StagePlan:
     """Return what would happen to one stage; put its result, or a placeholder, into `run.results`."""
     parts = run.stage_key_parts(stage)
     key = key_of(stage.name, parts)
@@ -130,7 +130,7 @@ def _plan_stage(run: Run, stage: Stage) -> Planned:
     if result is not None:
         run.results[stage.name] = result
         note = f"made in {result.seconds:.0f} s"
-        return Planned(stage.name, REUSED, note, result.seconds, result.directory.name, key=key)
+        return StagePlan(stage.name, REUSED, note, result.seconds, result.directory.name, key=key)
     run.results[stage.name] = StageResult(
         stage.name, key, run.store.root, {}, _PendingPaths(), _PendingHashes(stage.name), 0.0
     )
@@ -146,7 +146,7 @@ class _PendingPaths(dict[str, Path]):
 
 def _plan_missing(
     store: StageStore, name: str, key: str, parts: Mapping[str, Any], pending: Sequence[str], damage: str
-) -> Planned:
+) -> StagePlan:
     """Return the plan of a stage that has no usable result.
 
     Args:
@@ -155,7 +155,7 @@ def _plan_missing(
     """
     nearest, changes = _nearest_result(store, name, key, parts)
     has_parts = nearest is None or bool(nearest.parts)
-    step = Planned(name, "made", has_parts=has_parts, changes=changes, key=key)
+    step = StagePlan(name, "made", has_parts=has_parts, changes=changes, key=key)
     if nearest is not None:
         step = replace(step, seconds=nearest.seconds, compared=nearest.directory.name)
     if pending:
@@ -181,18 +181,18 @@ def _nearest_result(
     return (earlier_results[0] if earlier_results else None), []
 
 
-def seconds_to_run(steps: Sequence[Planned]) -> float | None:
+def seconds_to_run(steps: Sequence[StagePlan]) -> float | None:
     """Return how long the stages that would run took last time; None if one of them never ran."""
     times = [step.seconds for step in steps if step.fate not in ("reused", "stops")]
     return None if any(seconds is None for seconds in times) else sum(seconds or 0.0 for seconds in times)
 
 
-def why(step: Planned) -> str:
+def why(step: StagePlan) -> str:
     """Return the reasons on one line."""
     return "; ".join(reasons(step))
 
 
-def reasons(step: Planned) -> list[str]:
+def reasons(step: StagePlan) -> list[str]:
     """Return the note, the earlier result that the key is compared with, and each kind of change."""
     notes = [step.note] if step.note else []
     if step.fate in ("reused", "stops"):

@@ -14,7 +14,8 @@ from components.evaluation.report.run_report import ReportData
 from components.tracking.manifest import Manifest
 from components.tracking.runs import list_runs
 from flows.printing.formats import duration
-from flows.run.pipeline_run import Run, series_of
+from flows.run.pipeline_run import Run
+from flows.run.stage_curves import series_of
 from flows.run.validation_games import games_note
 
 EXAMPLES = 6

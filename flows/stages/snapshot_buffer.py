@@ -18,8 +18,9 @@ from components.trajectories.dvc.experiment_commit import FOLDER, commit_experim
 from components.trajectories.dvc.pointer import POINTER, hashes_of, pointer_text
 from components.trajectories.dvc.versions import extend_version, outs_of, push_version
 from components.trajectories.replay_log import append_transitions, read_log
-from flows.run.pipeline_run import Run, series_of
+from flows.run.pipeline_run import Run
 from flows.run.stage import RUN_NAME
+from flows.run.stage_curves import series_of
 
 
 def experiment_name(run_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Recorded configs of earlier versions are read with today's keys: cells of studies and ablations, cards."""
+"""Recorded configs of earlier versions are read with the present keys: cells of studies, model cards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_recorded_cell_has_a_config_that_loads(path):
     assert migrate(config.model_dump(mode="json")) == config.model_dump(mode="json")
 
 
-def test_an_earlier_rl_section_becomes_a_stage_of_rl():
+def test_an_earlier_rl_section_is_read_as_a_stage_of_rl():
     stage = {
         "algorithm": "grpo",
         "group": 4,
@@ -52,7 +52,7 @@ def test_a_removed_option_with_another_value_is_refused():
         migrate({"synthetic_rl": {"interpolation": 0.5}})
 
 
-def test_a_card_of_several_makings_becomes_a_list_of_phases():
+def test_a_card_with_several_trainings_is_read_as_a_list_of_phases():
     card = {"tasks": 5, "tokens": 7, "optimizer": "muon", "phases": [{"copy_tokens": 0}, {"tokens": 0}]}
     recipe = migrate_pretrain(card)
     assert recipe == {"tasks": 5, "phases": [{"tokens": 7, "copy_tokens": 0}, {"tokens": 0}]}

@@ -254,7 +254,10 @@ print(json.dumps([unchanged_since(config, Path.cwd()) for config in configs]))
 
 def test_a_stage_that_takes_too_long_ends_the_run_and_says_what_to_type(clone, first):
     code, output, _ = run(
-        clone, "seed=5", "timeout_minutes.experience_model=0.05", "tracking.dvc_experiment=false"
+        clone,
+        "experience_model.learning_rate=2e-3",
+        "stage_timeout_minutes=0.05",
+        "tracking.dvc_experiment=false",
     )
     assert (
         code == 1

@@ -187,7 +187,7 @@ def test_a_broken_row_is_recorded_and_not_stepped_again():
 
 
 def test_a_measurement_replays_episodes_that_infrastructure_ended():
-    """A broken episode is no evidence about the policy. One that breaks in every try stops the measurement."""
+    """A broken episode says nothing about the policy. One that always breaks stops the measurement."""
     policy, tasks = Policy(make_model(), VOCABULARY, max_new_tokens=6), [make_task(n) for n in range(3)]
     rollouts = play_whole(policy, Breaking(), tasks, max_steps=4, temperature=1.0, seed=0)
     assert [r.trajectory.task for r in rollouts] == tasks and not any(r.broken for r in rollouts)

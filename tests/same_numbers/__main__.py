@@ -1,13 +1,13 @@
-"""Compare the numbers of small jobs with recorded ones: proof that a change altered none.
+"""Compare the numbers of small jobs with recorded ones, to show that a change altered none.
 
-    python tests/same_numbers                      # alfworld, webshop and own; browser too where there is a
-    Chromium python tests/same_numbers own                  # one world python tests/same_numbers --record
-    # after a change that is meant to alter numbers; say so in the commit
+    python tests/same_numbers              # alfworld, webshop and own; browser too if Chromium is installed
+    python tests/same_numbers own          # one environment
+    python tests/same_numbers --record     # after a change that is meant to alter numbers
 
-It runs the committed code in fresh clones. Compared are all final metrics except those of speed, to the last
-bit, and the SHA-256 of weights and collected data. recorded.json names the processor. Another one rounds
-differently: there metrics are compared to a relative 1e-6, and weights not at all. Exit code: 0 all equal, 1
-something differs.
+State in the commit that numbers change. The committed code runs in new clones. All final metrics except those
+of speed are compared to the last bit, and so are the SHA-256 of weights and collected data. recorded.json
+names the processor. Another processor rounds differently. There metrics are compared to a relative 1e-6, and
+weights are not compared. Exit code: 0 all equal, 1 something differs.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ from small_job import CLOCKS, make_clone, run  # noqa: E402
 RECORDED = HERE / "recorded.json"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 TOLERANCE = 1e-6
-MOST_LINES = 40
-WHOLE = ("backbone/model.safetensors", "trajectories/*.parquet")
-"""Files of a world's data that are compared."""
+MAX_LINES = 40
+"""Most differences of one environment that are printed."""
+COMPARED_FILES = ("backbone/model.safetensors", "trajectories/*.parquet")
+"""Files of an environment's data that are compared."""
 Numbers = dict[str, float | int | str | None]
 
 
 def numbers_of(world: str) -> Numbers:
-    """`<world>/<job>/<metric>` -> value (and `.n`), `<world>/<job>/<file>` -> SHA-256. All jobs of the world
-    run in one new clone.
+    """Return `<world>/<job>/<metric>` -> value (and `.n`), and `<world>/<job>/<file>` -> SHA-256.
+
+    All jobs of the environment `world` run in one new clone.
     """
     numbers: Numbers = {}
     with tempfile.TemporaryDirectory() as place:
@@ -51,13 +53,15 @@ def numbers_of(world: str) -> Numbers:
                 sys.exit(
                     f"{world}/{job}: `dreamgym {' '.join(arguments)}` ended with {code}:\n{output[-4000:]}"
                 )
-            found = (_metrics(clone) if arguments[0] in ("retrain", "study") else {}) | _hashes(clone, world)
-            numbers |= {f"{world}/{job}/{name}": value for name, value in found.items()}
-            print(f"{world}/{job}: {len(found)} numbers, {seconds:.0f} s", flush=True)
+            has_metrics = arguments[0] in ("retrain", "study")
+            job_numbers = (_metrics(clone) if has_metrics else {}) | _hashes(clone, world)
+            numbers |= {f"{world}/{job}/{name}": value for name, value in job_numbers.items()}
+            print(f"{world}/{job}: {len(job_numbers)} numbers, {seconds:.0f} s", flush=True)
     return numbers
 
 
 def _metrics(clone: Path) -> Numbers:
+    """Return the metrics of the latest run, without those of speed."""
     metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
     kept = {name: entry for name, entry in metrics.items() if not any(word in name for word in CLOCKS)}
     return {name: entry["value"] for name, entry in kept.items()} | {
@@ -66,7 +70,7 @@ def _metrics(clone: Path) -> Numbers:
 
 
 def _hashes(clone: Path, world: str) -> Numbers:
-    """Of the weights that the latest run's stages made, and of the world's backbone and trajectories."""
+    """Return file -> hash, of the weights of the latest run's stages and of the environment's data."""
     files: dict[str, Path] = {}
     latest = clone / "runs" / "latest" / "manifest.json"
     for stage in json.loads(latest.read_text())["stages"] if latest.is_file() else []:
@@ -76,14 +80,14 @@ def _hashes(clone: Path, world: str) -> Numbers:
             for path in directory.rglob("*.safetensors")
         }
     data = clone / "data" / world
-    files |= {str(path.relative_to(data)): path for pattern in WHOLE for path in data.glob(pattern)}
+    files |= {str(path.relative_to(data)): path for pattern in COMPARED_FILES for path in data.glob(pattern)}
     return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sorted(files.items())}
 
 
 def differences(
     recorded: Mapping[str, float | int | str | None], now: Numbers, *, same_processor: bool
 ) -> list[str]:
-    """One line for each number that is missing, new or different."""
+    """Return one line for each number that is missing, new or different."""
     lines = []
     for name in sorted({*recorded, *now}):
         before, after = recorded.get(name, "missing"), now.get(name, "missing")
@@ -102,7 +106,7 @@ def _near(before: float | int | str | None, after: float | int | str | None) -> 
 
 
 def processor() -> str:
-    """Model of the processor, as the kernel names it."""
+    """Return the model of the processor, as the kernel names it."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     return next(
         (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown"
@@ -110,7 +114,36 @@ def processor() -> str:
 
 
 def main() -> int:
-    """See the module."""
+    """Compare or record the numbers of the named environments; return the exit code."""
+    options = _parse_options()
+    worlds = options.worlds or _available_worlds()
+    recorded = {"processor": processor(), "numbers": {}}
+    if RECORDED.is_file():
+        recorded = json.loads(RECORDED.read_text())
+    start = time.monotonic()
+    difference_count = 0
+    for world in worlds:
+        before = {name: value for name, value in recorded["numbers"].items() if name.startswith(f"{world}/")}
+        if not before and not options.record:
+            sys.exit(f"No numbers of {world} are recorded. Type: python tests/same_numbers --record {world}")
+        now = numbers_of(world)
+        if options.record:
+            others = {name: value for name, value in recorded["numbers"].items() if name not in before}
+            recorded = {"processor": processor(), "numbers": dict(sorted((others | now).items()))}
+            RECORDED.write_text(json.dumps(recorded, indent=0) + "\n")
+            continue
+        lines = differences(before, now, same_processor=recorded["processor"] == processor())
+        listed = lines[:MAX_LINES]
+        if len(lines) > MAX_LINES:
+            listed.append(f"and {len(lines) - MAX_LINES} more")
+        print("\n".join(listed) or f"{world}: {len(now)} numbers equal", flush=True)
+        difference_count += len(lines)
+    verdict = f"{difference_count} numbers differ" if difference_count else "all equal"
+    print(f"{'recorded' if options.record else verdict} ({time.monotonic() - start:.0f} s)")
+    return int(difference_count > 0)
+
+
+def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -118,32 +151,13 @@ def main() -> int:
         "worlds", nargs="*", choices=[*WORLDS, []], help="default: all that this machine can run"
     )
     parser.add_argument("--record", action="store_true", help="write recorded.json instead of comparing")
-    asked = parser.parse_args()
+    return parser.parse_args()
+
+
+def _available_worlds() -> list[str]:
+    """Return the environments that this machine can run; the browser needs Chromium."""
     has_chromium = any(shutil.which(name) for name in CHROMIUM)
-    worlds = asked.worlds or [world for world in WORLDS if world != "browser" or has_chromium]
-    recorded = (
-        json.loads(RECORDED.read_text()) if RECORDED.is_file() else {"processor": processor(), "numbers": {}}
-    )
-    began, failed = time.monotonic(), 0
-    for world in worlds:
-        before = {name: value for name, value in recorded["numbers"].items() if name.startswith(f"{world}/")}
-        if not before and not asked.record:
-            sys.exit(f"No numbers of {world} are recorded. Type: python tests/same_numbers --record {world}")
-        now = numbers_of(world)
-        if asked.record:
-            others = {name: value for name, value in recorded["numbers"].items() if name not in before}
-            recorded = {"processor": processor(), "numbers": dict(sorted((others | now).items()))}
-            RECORDED.write_text(json.dumps(recorded, indent=0) + "\n")
-            continue
-        lines = differences(before, now, same_processor=recorded["processor"] == processor())
-        shown = lines[:MOST_LINES] + [f"and {len(lines) - MOST_LINES} more"] * (len(lines) > MOST_LINES)
-        print("\n".join(shown) or f"{world}: {len(now)} numbers equal", flush=True)
-        failed += len(lines)
-    print(
-        f"{'recorded' if asked.record else f'{failed} numbers differ' if failed else 'all equal'} "
-        f"({time.monotonic() - began:.0f} s)"
-    )
-    return int(failed > 0)
+    return [world for world in WORLDS if world != "browser" or has_chromium]
 
 
 if __name__ == "__main__":

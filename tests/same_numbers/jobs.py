@@ -1,7 +1,7 @@
-"""The small jobs whose numbers are compared: the commands that each world runs.
+"""The small jobs whose numbers are compared: the commands of each environment.
 
 Together they run every stage, every algorithm of RL, and the pretraining of a backbone with every exercise.
-Retrieval is exact, since a graph differs from build to build.
+Retrieval is exact, because a graph index differs from build to build.
 """
 
 from __future__ import annotations
@@ -14,24 +14,29 @@ import yaml
 Command = tuple[str, ...]
 
 SMALL = (
-    *(
-        "experience_model.epochs=0.1",
-        "experience_model.transitions=3000",
-        "fidelity.tasks=2",
-        "fidelity.policy_tasks=4",
-    ),
-    *("fidelity.open_loop_tasks=3", "cloning.demonstrations=6", "evaluation.tasks=6"),
-    *(
-        "rl.dream.iterations=2",
-        "rl.dream.tasks=2",
-        "rl.dream.num_generations=2",
-        "rl.dream.processes=2",
-    ),
-    *("rl.real.iterations=2", "rl.real.tasks=2", "rl.real.num_generations=2", "rl.real.budget=170"),
-    *("fidelity.min_next_state_exact=0", "fidelity.min_reward_precision=0", "fidelity.max_unparsable_rate=1"),
-    *("fidelity.min_rollout_agreement=0", "promotion.threshold=0", "tracking.dvc_experiment=false"),
+    "experience_model.epochs=0.1",
+    "experience_model.transitions=3000",
+    "fidelity.tasks=2",
+    "fidelity.policy_tasks=4",
+    "fidelity.open_loop_tasks=3",
+    "cloning.demonstrations=6",
+    "evaluation.tasks=6",
+    "rl.dream.iterations=2",
+    "rl.dream.tasks=2",
+    "rl.dream.num_generations=2",
+    "rl.dream.processes=2",
+    "rl.real.iterations=2",
+    "rl.real.tasks=2",
+    "rl.real.num_generations=2",
+    "rl.real.budget=170",
+    "fidelity.min_next_state_exact=0",
+    "fidelity.min_reward_precision=0",
+    "fidelity.max_unparsable_rate=1",
+    "fidelity.min_rollout_agreement=0",
+    "promotion.threshold=0",
+    "tracking.dvc_experiment=false",
 )
-"""A whole main job in a minute; no gate closes, so that each stage is reached."""
+"""Overrides for a whole main job in a minute; no gate closes, so every stage runs."""
 
 REAL = (
     "rl.baseline.iterations=2",
@@ -40,7 +45,7 @@ REAL = (
     "rl.baseline.budget=170",
     "study.curve_every=1",
 )
-"""RL in reality alone, as a cell of a study has it."""
+"""Overrides for RL in the real environment alone, as in a cell of a study."""
 
 EXERCISES = {
     "copy_tokens": 4000,
@@ -80,8 +85,9 @@ WORLDS = ("alfworld", "webshop", "own", "browser")
 
 
 def jobs(world: str, clone: Path) -> Mapping[str, Command]:
-    """Name -> arguments of `dreamgym`, in the order in which they run in `clone`; each leaves a run or a
-    backbone.
+    """Return job -> arguments of `dreamgym`, in the order in which they run in `clone`.
+
+    Each job leaves a run or a backbone.
     """
     return {"alfworld": _alfworld, "webshop": _webshop, "own": _own, "browser": _browser}[world](clone)
 

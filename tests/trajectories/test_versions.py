@@ -23,7 +23,7 @@ METRICS = {
     "evaluate/refined/success_rate": {"value": 0.5, "n": 4},
     "cost/real_interactions": {"value": 48.0, "n": 1},
 }
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "resume-and-reproduce.md"
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -103,7 +103,7 @@ def test_the_commit_has_the_version_the_edit_and_a_table_of_metrics(saved_run):
 def test_the_documented_table_has_a_row_only_for_runs(saved_run):
     place, _, _ = saved_run
     documented = next(
-        line for line in OPERATIONS.read_text().splitlines() if line.startswith("    dvc exp show $(")
+        line for line in GUIDE.read_text().splitlines() if line.startswith("    dvc exp show $(")
     )
     git(place, "commit", "-q", "--allow-empty", "-m", "A commit without a run")
     try:

@@ -11,7 +11,7 @@ from flows.printing.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from components.tracking.manifest import Manifest
-    from flows.run.plan import Planned
+    from flows.run.plan import StagePlan
 
 FATES = {
     "reused": "green",
@@ -24,13 +24,13 @@ FATES = {
 """What happens to a stage -> colour of the cell."""
 
 
-def print_plan(page: Output, manifest: Manifest, steps: Sequence[Planned]) -> None:
+def print_plan(page: Output, manifest: Manifest, steps: Sequence[StagePlan]) -> None:
     """Print what happens to each stage of an earlier run if it is resumed now."""
     print_stages(page, f"Run {manifest.run_id} ({manifest.status}), resumed today", steps)
     page.put(run=manifest.run_id, status=manifest.status)
 
 
-def print_stages(page: Output, title: str, steps: Sequence[Planned]) -> None:
+def print_stages(page: Output, title: str, steps: Sequence[StagePlan]) -> None:
     """Print what happens to each stage, how long it took last time, and why.
 
     The JSON has every change of a stage's key.

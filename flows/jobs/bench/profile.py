@@ -28,7 +28,8 @@ from components.policy.rollout import play
 from components.records import Task
 from components.tracking.find_model import offline_transitions
 from components.trajectories.store import DataLayout, held_out
-from flows.jobs.bench.train import Batch, one_step, played_batch
+from flows.jobs.bench.recorded_batch import Batch, play_batch
+from flows.jobs.bench.train import one_step
 from flows.printing.output import Output
 from flows.printing.table import Column, Table
 from flows.run.run_dream import dream_over
@@ -103,7 +104,7 @@ def bench_profile(
         tasks: number of tasks, each played by one group.
     """
     with using(threads):
-        batch = played_batch(config, DataLayout.of(root, config.environment.name), policy, tasks)
+        batch = play_batch(config, DataLayout.of(root, config.environment.name), policy, tasks)
         report(f"update: {len(batch.rollouts)} episodes, {batch.tokens:,} tokens")
         metrics = _kind_shares("update", *_profile(lambda: one_step(batch, config.rl.dream)))
         dream = _open_dream(config, root, model)

@@ -11,17 +11,14 @@ episodes, without padding.
 from __future__ import annotations
 
 import copy
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from components.config import Config, RLConfig
 from components.config.algorithm_config import GRPOConfig
-from components.environments import make_adapter
-from components.errors import ConfigError, DataError
+from components.errors import ConfigError
 from components.evaluation.metrics.intervals import Estimate, exact_value
 from components.evaluation.metrics.speed import Work, speed_metrics
 from components.language.threads import threads as using
@@ -29,34 +26,19 @@ from components.policy.policy import Policy
 from components.policy.rl.algorithms import make_algorithm
 from components.policy.rl.loop import Loop
 from components.policy.rl.task_source import EvenTasks
-from components.policy.rollout import Rollout, play
-from components.policy.task_draws import draw_tasks, repeat_tasks
+from components.policy.rollout import Rollout
 from components.records import Task
-from components.trajectories.store import DataLayout, read_tasks
+from components.trajectories.store import DataLayout
+from flows.jobs.bench.recorded_batch import WARM_UP, Batch, play_batch
+from flows.jobs.bench.trl_trainer import seconds_of_trl
 from flows.printing.formats import level
 from flows.printing.output import Output
 from flows.printing.table import Column, Table
 
 OURS = "ours"
 TRL = "trl"
-WARM_UP = 1
-"""Optimiser steps that are not measured."""
 Report = Callable[[str], None]
 """Called with progress messages."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A policy and the episodes that it played; each `group` consecutive rollouts are of one task."""
-
-    policy: Policy
-    rollouts: list[Rollout]
-    group: int
-
-    @property
-    def tokens(self) -> int:
-        """Number of tokens of all episodes."""
-        return sum(len(rollout.example) for rollout in self.rollouts)
 
 
 def bench_train(
@@ -78,12 +60,12 @@ def bench_train(
     """
     _require_trl()
     with using(threads):
-        batch = played_batch(config, DataLayout.of(root, config.environment.name), policy, tasks)
+        batch = play_batch(config, DataLayout.of(root, config.environment.name), policy, tasks)
         report(
             f"{len(batch.rollouts)} episodes, {batch.tokens:,} tokens, "
             f"{sum(r.token_count for r in batch.rollouts):,} of them the policy's"
         )
-        contestants = [(OURS, _seconds_of_ours), (TRL, _seconds_of_trl)]
+        contestants = [(OURS, _seconds_of_ours), (TRL, seconds_of_trl)]
         rounds_work = []
         for number in range(rounds):
             work = {}
@@ -113,44 +95,6 @@ def _require_trl() -> None:
             "It is the other contestant.",
             "pip install -c constraints.txt -e '.[dev]'",
         ) from None
-
-
-def played_batch(config: Config, data: DataLayout, directory: Path, tasks: int) -> Batch:
-    """Play a group for each of `tasks` training tasks in the real environment; keep those with variance.
-
-    Raises:
-        DataError: no group has both a success and a failure.
-    """
-    settings = config.rl.dream
-    policy = Policy.load(directory, max_new_tokens=settings.max_new_tokens)
-    chosen = repeat_tasks(
-        draw_tasks(read_tasks(data.tasks("train")), tasks, config.seed), settings.num_generations
-    )
-    world = make_adapter(config.environment).open()
-    try:
-        rollouts = play(
-            policy,
-            world,
-            chosen,
-            max_steps=config.environment.max_steps,
-            temperature=settings.temperature,
-            seed=config.seed,
-        )
-    finally:
-        world.close()
-    groups = [
-        rollouts[start : start + settings.num_generations]
-        for start in range(0, len(rollouts), settings.num_generations)
-    ]
-    mixed = [group for group in groups if len({rollout.reward for rollout in group}) > 1]
-    if not mixed:
-        problem = f"No group of {len(groups)} has both a success and a failure."
-        raise DataError(
-            problem,
-            "Expected at least one: nothing can be learnt from the others.",
-            "Raise --tasks, or name a policy that sometimes succeeds.",
-        )
-    return Batch(policy, [rollout for group in mixed for rollout in group], settings.num_generations)
 
 
 class _RecordedPlayer:
@@ -199,87 +143,6 @@ def _seconds_of_ours(batch: Batch, settings: RLConfig, steps: int) -> float:
 def one_step(batch: Batch, settings: RLConfig) -> None:
     """Take two optimiser steps of ours over all episodes: the first is the warm-up."""
     _seconds_of_ours(batch, settings, 1)
-
-
-def _seconds_of_trl(batch: Batch, settings: RLConfig, steps: int) -> float:
-    """Return the seconds of `steps` optimiser steps of TRL's trainer over the same episodes."""
-    from datasets import Dataset
-    from transformers import TrainerCallback
-    from trl import GRPOConfig as TRLConfig
-    from trl import GRPOTrainer
-
-    ends: list[float] = []
-
-    class Clock(TrainerCallback):
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            ends.append(time.perf_counter())
-
-    count = len(batch.rollouts)
-    longest = max(len(rollout.example) for rollout in batch.rollouts)
-    rows = next(
-        size
-        for size in range(max(1, min(count, settings.batch_tokens // longest)), 0, -1)
-        if count % size == 0
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        args = TRLConfig(
-            folder,
-            max_steps=steps + WARM_UP,
-            per_device_train_batch_size=rows,
-            gradient_accumulation_steps=count // rows,
-            num_generations=batch.group,
-            beta=0.0,
-            loss_type="grpo",
-            learning_rate=1e-6,
-            bf16=False,
-            use_cpu=True,
-            report_to=[],
-            save_strategy="no",
-            logging_strategy="no",
-            disable_tqdm=True,
-            gradient_checkpointing=False,
-        )
-        tokenizer = copy.deepcopy(batch.policy.vocabulary.tokenizer)
-        tokenizer.pad_token, tokenizer.eos_token = "<pad>", "<end>"
-        trainer = GRPOTrainer(
-            copy.deepcopy(batch.policy.model),
-            _recorded_reward,
-            args,
-            Dataset.from_list([{"prompt": "play"}] * count),
-            processing_class=tokenizer,
-            rollout_func=lambda prompts, _: _recorded_rollouts(batch, len(prompts)),
-            callbacks=[Clock()],
-        )
-        trainer.train()
-    return ends[-1] - ends[WARM_UP - 1]
-
-
-def _recorded_reward(completions: Sequence[Any], outcome: Sequence[float], **_: Any) -> list[float | None]:
-    return list(outcome)
-
-
-def _recorded_rollouts(batch: Batch, count: int) -> dict[str, Any]:
-    """Return the episodes as TRL's rollout function does.
-
-    The first segment is the prompt, the rest the completion with a mask of the policy's tokens.
-    """
-    columns: dict[str, Any] = {
-        "prompt_ids": [],
-        "completion_ids": [],
-        "logprobs": [],
-        "env_mask": [],
-        "outcome": [],
-    }
-    for rollout in batch.rollouts[:count]:
-        first, *rest = rollout.example.segments
-        flags = [int(flag) for segment in rest for flag in segment.loss]
-        logprobs = iter(rollout.logprobs)
-        columns["prompt_ids"].append(list(first.tokens))
-        columns["completion_ids"].append([token for segment in rest for token in segment.tokens])
-        columns["logprobs"].append([next(logprobs) if flag else 0.0 for flag in flags])
-        columns["env_mask"].append(flags)
-        columns["outcome"].append(rollout.reward)
-    return columns
 
 
 def print_train(page: Output, metrics: Mapping[str, Estimate], confidence: float) -> None:

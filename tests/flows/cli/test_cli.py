@@ -98,7 +98,7 @@ def test_every_verb_shows_an_example(run, verb):
 
 @pytest.mark.parametrize("verb", ["retrain", "validate", "ui"])
 def test_unknown_key_names_the_nearest(run, verb):
-    done = run(verb, "synthetic_rl.interations=3")
+    done = run(verb, "rl.dream.interations=3")
     assert done.exit_code == ConfigError.exit_code == 2
     assert "Did you mean rl.dream.iterations?" in done.output
     assert "Traceback" not in done.output

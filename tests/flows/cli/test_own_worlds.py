@@ -33,7 +33,7 @@ def test_the_template_is_collected_and_its_data_is_valid(tmp_path):
     (tmp_path / "my_world.py").write_text(
         (ROOT / "components" / "environments" / "template.py")
         .read_text()
-        .replace("put the {t} on", "put my {t} on")
+        .replace("put the {thing} on", "put my {thing} on")
     )
     for command in (
         ["init", "-q"],

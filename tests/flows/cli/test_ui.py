@@ -49,8 +49,8 @@ def addresses(finished):
             line = shown.stdout.readline()
             assert line, f"it ended: {said}"
             said.append(line)
-        side_by_side = "".join(said).split("side by side: ")[1].split()[0]
-        yield {"runs": side_by_side} | {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+        runs_page = "".join(said).split("compare runs: ")[1].split()[0]
+        yield {"runs": runs_page} | {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         shown.send_signal(signal.SIGINT)
         try:
             assert shown.wait(60) == 0

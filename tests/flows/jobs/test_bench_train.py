@@ -17,10 +17,12 @@ from components.language.backbone import save_model
 from components.policy.policy import Policy
 from components.policy.rollout import play
 from components.policy.task_draws import repeat_tasks
+from components.trajectories.store import DataLayout
 from flows.jobs.bench import profile as bench_profile
+from flows.jobs.bench import recorded_batch
 from flows.jobs.bench import train as bench_train
 from flows.jobs.bench.profile import kind_of, print_profile
-from flows.jobs.bench.train import Batch
+from flows.jobs.bench.recorded_batch import Batch
 from flows.printing.output import Output
 
 
@@ -60,7 +62,7 @@ def batch():
 
 def test_ours_and_trls_steps_are_timed_on_the_same_episodes(batch, monkeypatch):
     before = {name: weight.clone() for name, weight in batch.policy.model.state_dict().items()}
-    monkeypatch.setattr(bench_train, "played_batch", lambda *_: batch)
+    monkeypatch.setattr(bench_train, "play_batch", lambda *_: batch)
     messages = []
     found = bench_train.bench_train(
         load_config(None, []), Path(), Path(), tasks=2, rounds=2, steps=1, threads=1, report=messages.append
@@ -85,19 +87,19 @@ def test_ours_and_trls_steps_are_timed_on_the_same_episodes(batch, monkeypatch):
 def test_groups_without_variance_are_refused(adapter, tasks, tmp_path, monkeypatch):
     policy = Policy(make_model(), VOCABULARY)
     policy.save(tmp_path)
-    monkeypatch.setattr(bench_train, "read_tasks", lambda _: list(tasks))
-    monkeypatch.setattr(bench_train, "make_adapter", lambda _: adapter)
+    monkeypatch.setattr(recorded_batch, "read_tasks", lambda _: list(tasks))
+    monkeypatch.setattr(recorded_batch, "make_adapter", lambda _: adapter)
     config = load_config(
         None, ["environment.max_steps=2", "rl.dream.num_generations=2", "rl.dream.max_new_tokens=4"]
     )
     with pytest.raises(DataError, match="No group of 1 has both a success and a failure.*--tasks"):
-        bench_train.played_batch(config, bench_train.DataLayout(tmp_path), tmp_path, 1)
+        recorded_batch.play_batch(config, DataLayout(tmp_path), tmp_path, 1)
 
 
 def test_the_profile_has_the_shares_of_an_update_and_of_a_dream(batch, adapter, tmp_path, monkeypatch):
     for name in ("model", "policy"):
         save_model(make_model(max_positions=2048), VOCABULARY, tmp_path / name)
-    monkeypatch.setattr(bench_profile, "played_batch", lambda *_: batch)
+    monkeypatch.setattr(bench_profile, "play_batch", lambda *_: batch)
     monkeypatch.setattr(bench_profile, "offline_transitions", lambda *_: [])
     monkeypatch.setattr(bench_profile, "held_out", lambda *_: set())
     save_prompt_form(tmp_path / "model", ExperienceModelConfig())

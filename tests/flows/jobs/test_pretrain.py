@@ -1,6 +1,4 @@
-"""The corpus of the backbone leaves out what the data holds out, and is read back when nothing has
-changed.
-"""
+"""Pretraining: its corpus leaves out held-out tasks; examples, exercises, card and curves are as stated."""
 
 import json
 import re
@@ -14,23 +12,26 @@ from components.config import Config, load_config
 from components.environments import make_adapter
 from components.language.backbone import load_backbone
 from components.tracking.mlflow_adapter.tracker import Tracker
-from flows.jobs import pretrain
 from flows.jobs.pretrain_run import pretraining_run
+from flows.jobs.pretraining.corpus import BEHAVIOURS, SEED_OFFSET, choose_tasks, play_corpus, world_identity
+from flows.jobs.pretraining.phase_exercises import exercises_before_text, rehearsal_in_text
+from flows.jobs.pretraining.phase_training import train_phase
+from flows.jobs.pretraining.text_examples import agent_example, render_examples
 
 
 def test_held_out_tasks_are_in_no_corpus(tmp_path):
     config = load_config(
         None, ["pretrain.tasks=3", "pretrain.sizes=[8]", "environment.workers=1", "pretrain.max_steps=4"]
     )
-    tasks = make_adapter(config.environment).tasks("train", 3, config.pretrain.seed + pretrain.SEED_OFFSET)
+    tasks = make_adapter(config.environment).tasks("train", 3, config.pretrain.seed + SEED_OFFSET)
     with disable_run_logger():
-        episodes = pretrain.corpus.fn(config, tmp_path, {tasks[1].id})
+        episodes = play_corpus.fn(config, tmp_path, {tasks[1].id})
         assert {episode.task.id for episode in episodes} == {tasks[0].id, tasks[2].id}
-        assert len(episodes) == 2 * sum(pretrain.BEHAVIOURS.values())
+        assert len(episodes) == 2 * sum(BEHAVIOURS.values())
         written = (tmp_path / "transitions.parquet").stat().st_mtime_ns
-        assert pretrain.corpus.fn(config, tmp_path, {tasks[1].id}) == episodes
+        assert play_corpus.fn(config, tmp_path, {tasks[1].id}) == episodes
         assert (tmp_path / "transitions.parquet").stat().st_mtime_ns == written
-        assert {episode.task.id for episode in pretrain.corpus.fn(config, tmp_path, set())} == {
+        assert {episode.task.id for episode in play_corpus.fn(config, tmp_path, set())} == {
             task.id for task in tasks
         }
 
@@ -45,9 +46,9 @@ def test_a_world_of_ones_own_is_played_again_when_its_module_or_solutions_change
         world = load_config(
             None, [*options, "environment.gymnasium.demonstrations=my_solutions.jsonl"]
         ).environment
-        found.append(pretrain._own_world(world))
+        found.append(world_identity(world))
     (tmp_path / "my_solutions.jsonl").write_text('{"task": "gymnasium/2", "actions": ["look"]}\n')
-    found.append(pretrain._own_world(world))
+    found.append(world_identity(world))
     assert (
         found[0]["code"] != found[1]["code"] == found[2]["code"]
         and found[1]["demonstrations"] != found[2]["demonstrations"]
@@ -59,7 +60,7 @@ def test_what_an_agents_example_imitates(adapter, tasks, played):
     episode = next(
         e for e in played["noisy"] if any(s.next_state.startswith("Nothing happens") for s in e.steps)
     )
-    example = pretrain.agent_example(adapter, VOCABULARY, episode)
+    example = agent_example(adapter, VOCABULARY, episode)
     replies = example.segments[2::3]
     assert len(replies) == len(episode.steps)
     for step, reply in zip(episode.steps, replies, strict=True):
@@ -71,7 +72,7 @@ def test_what_an_agents_example_imitates(adapter, tasks, played):
 
 def test_the_games_of_a_backbone_come_in_all_sizes():
     config = load_config(None, ["pretrain.tasks=5", "pretrain.sizes=[8, 16]"])
-    tasks = pretrain.choose_tasks(config)
+    tasks = choose_tasks(config)
     rooms = [task.initial_state.count(",") + 1 for task in tasks]
     assert len(tasks) == 5 and len({task.id for task in tasks}) == 5
     assert max(rooms[:3]) <= 8 < max(rooms[3:]) <= 16
@@ -89,7 +90,7 @@ def test_a_backbone_of_the_exercises_alone_has_seen_no_trajectory(tmp_path):
     (tmp_path / "work").mkdir()
     with disable_run_logger():
         drawn = set()
-        made = pretrain.train.fn(
+        made = train_phase.fn(
             config,
             VOCABULARY,
             [],
@@ -123,13 +124,13 @@ def test_a_backbone_of_the_exercises_alone_has_seen_no_trajectory(tmp_path):
 
 def test_the_exercises_are_rehearsed_among_the_text():
     config = load_config(None, phase(rehearsal=0.2))
-    mixed = pretrain.rehearsal(config, VOCABULARY, 100_000)
+    mixed = rehearsal_in_text(config, VOCABULARY, 100_000)
     assert 20_000 <= sum(map(len, mixed)) <= 22_000
-    assert pretrain.rehearsal(load_config(None, phase(rehearsal=0)), VOCABULARY, 100_000) == []
+    assert rehearsal_in_text(load_config(None, phase(rehearsal=0)), VOCABULARY, 100_000) == []
     small = load_config(None, phase(copy_tokens=0, compare_tokens=9000, edit_tokens=9000))
     first = [
         example.segments[0].tokens
-        for examples in pretrain.exercises(small, VOCABULARY).values()
+        for examples in exercises_before_text(small, VOCABULARY).values()
         for example in examples
     ]
     assert first and not [example for example in mixed if example.segments[0].tokens in first]
@@ -138,8 +139,8 @@ def test_the_exercises_are_rehearsed_among_the_text():
 def test_later_exercises_rehearse_the_earlier_ones():
     tokens = {"copy_tokens": 4000, "compare_tokens": 8000, "edit_tokens": 4000}
     config = load_config(None, phase(**tokens, exercise_rehearsal=0.5))
-    alone = pretrain.exercises(load_config(None, phase(**tokens)), VOCABULARY)
-    mixed = pretrain.exercises(config, VOCABULARY)
+    alone = exercises_before_text(load_config(None, phase(**tokens)), VOCABULARY)
+    mixed = exercises_before_text(config, VOCABULARY)
     assert mixed["copying"] == alone["copying"]
     for name in ("comparing-words", "comparing-lists", "editing"):
         own = len(alone[name])
@@ -157,7 +158,7 @@ def test_later_exercises_rehearse_the_earlier_ones():
 def test_no_copy_of_an_episode_is_shown_its_own_step(tmp_path):
     """The recorded episode would give away what follows."""
     config = load_config(None, ["environment.name=browser", *phase(hindsight=2), "retrieval.k=1"])
-    examples = pretrain.render.fn(config, VOCABULARY, EPISODES, tmp_path)
+    examples = render_examples.fn(config, VOCABULARY, EPISODES, tmp_path)
     texts = [VOCABULARY.decode(segment.tokens) for example in examples for segment in example.segments]
     asked = [text.replace(" ", "").partition("<turn>") for text in texts if "<demo>" in text]
     shown = [

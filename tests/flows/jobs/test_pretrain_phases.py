@@ -15,7 +15,8 @@ from small_job import command_of, environment_of, make_clone, shared_server
 
 from components.config import Config, load_config
 from components.errors import ConfigError
-from flows.jobs.pretrain import is_finished, phase_key, pretraining_environment, require_held_out_types
+from flows.jobs.pretraining.corpus import pretraining_environment, require_held_out_types
+from flows.jobs.pretraining.phases import is_finished, phase_key
 
 FOUR = "[click-button, click-link, choose-list, enter-text]"
 BROWSER = ["environment.name=browser", f"environment.browser.types={FOUR}"]

@@ -25,7 +25,7 @@ def clone(finished, tmp_path):
     """A copy of the clone with a finished run, with later code that could not run it."""
     place = tmp_path / "clone"
     shutil.copytree(finished.kept, place, symlinks=True)
-    (place / "flows" / "evaluate.py").write_text("raise SystemExit('code of today')\n")
+    (place / "flows" / "stages" / "evaluate.py").write_text("raise SystemExit('code of today')\n")
     subprocess.run(["git", "commit", "-qam", "Another day"], cwd=place, check=True)
     return place
 

@@ -1,6 +1,4 @@
-"""The configs of a study's cells: every method's is valid, a tenth is a tenth, what is idle is left out; and
-cells on disk.
-"""
+"""Configs of a study's cells: every method has a valid one, without unused options; and cells on disk."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from components.trajectories.dvc.snapshots import snapshot
 from flows.jobs.cell_origin import origin_of, require_origin
 from flows.jobs.study import steps_of
 from flows.jobs.study_cells import read_cell, write_cell
-from flows.jobs.study_methods import METHODS, chosen_methods, configured
+from flows.jobs.study_methods import METHODS, chosen_methods, method_config
 
 ROOT = Path(__file__).parents[3]
 FAMILIES = ["f", "e", "d", "c", "b", "a"]
@@ -37,9 +35,9 @@ def versioned(place):
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("file", sorted(path.name for path in (ROOT / "configs").glob("*.yaml")))
 def test_every_method_has_a_valid_config(name, file):
-    config = configured(load_config(ROOT / "configs" / file), name, 7, FAMILIES)
+    config = method_config(load_config(ROOT / "configs" / file), name, 7, FAMILIES)
     method = METHODS[name]
-    assert configured(config, name, 7, FAMILIES) == config, (
+    assert method_config(config, name, 7, FAMILIES) == config, (
         "a cell that is gone on with has its config from the run"
     )
     assert config.seed == 7 and config.data.families == (["a", "b", "c"] if method.transfer else [])
@@ -58,7 +56,7 @@ def test_half_of_one_family_is_no_transfer():
         with pytest.raises(
             ConfigError, match="transfer-clone learns from half of the families.*are of 1.*--methods clone"
         ):
-            configured(load_config(None), "transfer-clone", 0, families)
+            method_config(load_config(None), "transfer-clone", 0, families)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -77,23 +75,25 @@ def test_ppo_plays_as_many_tasks_once_as_others_have_rollouts():
     before = load_config(
         None, ["rl.dream.algorithm.step_weight=1.0", "rl.dream.tasks=16", "rl.dream.num_generations=8"]
     )
-    section = configured(before, "dream-ppo", 0, FAMILIES).rl.dream
+    section = method_config(before, "dream-ppo", 0, FAMILIES).rl.dream
     assert (section.tasks, section.num_generations) == (128, 1)
     assert section.algorithm == PPOConfig(), "GRPO's own options are left out"
 
 
 def test_rft_has_few_large_iterations():
-    config = configured(load_config(None, ["rl.dream.algorithm.optimizer_steps=3"]), "s2r-rft", 0, FAMILIES)
+    config = method_config(
+        load_config(None, ["rl.dream.algorithm.optimizer_steps=3"]), "s2r-rft", 0, FAMILIES
+    )
     assert (config.rl.dream.tasks, config.rl.dream.iterations) == (128, 2)
     assert config.rl.dream.algorithm == RFTConfig() and config.rl.dream.learning_rate == 1e-3
     assert (
         config.rl.real.tasks == 12
-        and configured(load_config(None), "rft-real", 0, FAMILIES).rl.baseline.tasks == 64
+        and method_config(load_config(None), "rft-real", 0, FAMILIES).rl.baseline.tasks == 64
     )
 
 
 def test_offline_dpo_never_synchronises():
-    section = configured(
+    section = method_config(
         load_config(None, ["rl.baseline.algorithm.epsilon=0.1"]), "dpo-offline", 0, FAMILIES
     ).rl.baseline
     assert section.algorithm == DPOConfig(sync_every=0) and section.budget == 25_000
@@ -104,28 +104,30 @@ def test_a_tenth_without_room_for_an_iteration_is_refused():
         ConfigError,
         match="A 10th of rl.baseline.budget is 2500 steps; an iteration of rl.real may take 3840",
     ):
-        configured(load_config(None, ["environment.max_steps=40"]), "s2r-grpo", 0, FAMILIES)
+        method_config(load_config(None, ["environment.max_steps=40"]), "s2r-grpo", 0, FAMILIES)
 
 
 def test_a_training_of_fewer_iterations_is_looked_at_as_often():
-    settings = configured(load_config(None, ["rl.dream.iterations=10"]), "dream-rft", 0, FAMILIES).rl.dream
+    settings = method_config(load_config(None, ["rl.dream.iterations=10"]), "dream-rft", 0, FAMILIES).rl.dream
     assert (settings.iterations, settings.check_every) == (3, 1)
     assert (
-        configured(load_config(None, ["rl.dream.check_every=5"]), "s2r-rft", 0, FAMILIES).rl.dream.check_every
+        method_config(
+            load_config(None, ["rl.dream.check_every=5"]), "s2r-rft", 0, FAMILIES
+        ).rl.dream.check_every
         == 2
     )
 
 
 def test_an_option_that_a_method_has_no_use_for_is_left_out_or_refused_as_in_any_config():
     clustered = load_config(None, ["rl.dream.algorithm.type=ppo"])
-    assert configured(clustered, "no-curriculum", 0, FAMILIES).rl.dream.algorithm.type == "grpo"
+    assert method_config(clustered, "no-curriculum", 0, FAMILIES).rl.dream.algorithm.type == "grpo"
     fine = load_config(
         None, ["rl.dream.algorithm.type=rft", "rl.dream.iterations=2", "rl.dream.check_every=2"]
     )
-    assert configured(fine, "dream-rft", 0, FAMILIES).rl.dream.check_every == 2
+    assert method_config(fine, "dream-rft", 0, FAMILIES).rl.dream.check_every == 2
     single = load_config(None, ["rl.baseline.algorithm.type=ppo", "rl.baseline.num_generations=1"])
     with pytest.raises(ConfigError, match="of the method grpo-real is refused.*num_generations"):
-        configured(single, "grpo-real", 0, FAMILIES)
+        method_config(single, "grpo-real", 0, FAMILIES)
 
 
 def test_methods_are_named():

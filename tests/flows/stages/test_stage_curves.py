@@ -32,8 +32,8 @@ def test_a_reused_stage_shows_its_curves_with_their_original_times(tmp_path, mon
         ]
 
     run, child = begin()
-    made = run._make(Stage("clone", work, {}, {}, __name__), KEY, {}, child)
-    run._note_curves(made, child)
+    made = run._run_work(Stage("clone", work, {}, {}, __name__), KEY, {}, child)
+    run.curves.log_missing(made, (child, run.parent))
     first = curves(run, child)
     assert first[0] == first[1] and [(step, value) for step, _, value in first[0]] == [
         (0, 2.0),
@@ -41,7 +41,7 @@ def test_a_reused_stage_shows_its_curves_with_their_original_times(tmp_path, mon
         (0, 5.0),
         (1, 6.0),
     ]
-    assert run.curve_names == {"clone/loss", "clone/late"}
+    assert run.curves.names == {"clone/loss", "clone/late"}
     again, child = begin()
-    again._note_curves(again.store.find("clone", KEY), child)
-    assert curves(again, child) == first and again.curve_names == run.curve_names
+    again.curves.log_missing(again.store.find("clone", KEY), (child, again.parent))
+    assert curves(again, child) == first and again.curves.names == run.curves.names

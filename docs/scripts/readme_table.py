@@ -1,0 +1,85 @@
+"""The table of README.md: at most eight rows, each number with a link to its JSON file."""
+
+from __future__ import annotations
+
+from result_files import EXACT, RESULTS, SUCCESS, Metrics, read_metrics, short, table
+
+
+def readme_results() -> str:
+    """Return the one table of README.md."""
+    rows = [
+        study_row("ALFWorld, dream alone", "study", "dream-grpo", "grpo-real", "no-history"),
+        study_row("ALFWorld, dream then reality", "study", "s2r-grpo", "grpo-real", ""),
+        study_row("ALFWorld, Qwen architecture, dream alone", "study-qwen", "dream-grpo", "grpo-real", ""),
+        study_row("WebShop, dream then reality", "study-webshop", "s2r-grpo", "grpo-real", ""),
+        transfer_row(),
+        fidelity_row("determined next states, exact", EXACT, ablation_control()),
+        fidelity_row("dreamed successes confirmed in reality", "fidelity/rollout_agreement/20"),
+        fidelity_row("reward precision on policies' steps", "fidelity/policy_reward_precision"),
+    ]
+    head = ["on held-out real games", "value (95 %), n", "real steps", "clone", "RL in reality"]
+    return table([*head, "negative control"], rows)
+
+
+def linked(text: str, name: str) -> str:
+    """Return `text` with a link to `docs/results/NAME.json`; empty for an empty text."""
+    return f"[{text}]({(RESULTS / f'{name}.json').as_posix()})" if text else ""
+
+
+def games(name: str, own: Metrics, metric: str = SUCCESS) -> str:
+    """Return a metric of a study with its interval, and n as games times seeds."""
+    seeds = sum(key.startswith(f"{SUCCESS}/seed_") for key in own)
+    return linked(f"{short(own[metric])}, n={own[metric].n}×{seeds}", name)
+
+
+def study_row(title: str, name: str, method: str, base: str, control: str) -> list[str]:
+    """Return the row of a method, with cloning alone, RL in reality, and a negative control if named."""
+    metrics = read_metrics(name)
+    own = metrics[method]
+    return [
+        title,
+        games(name, own),
+        f"{own['cost/real_interactions'].value:,.0f}",
+        linked(short(metrics["clone"][SUCCESS]), name),
+        linked(
+            f"{short(metrics[base][SUCCESS])}, {metrics[base]['cost/real_interactions'].value:,.0f} steps",
+            name,
+        ),
+        linked(f"{short(metrics[control][SUCCESS])}", name) if control else "",
+    ]
+
+
+def transfer_row() -> list[str]:
+    """Return the row of success on the task families that gave no method a reward."""
+    metrics = read_metrics("study")
+    metric = f"{SUCCESS}/held_back"
+    own = metrics["transfer-dream-grpo"]
+    real = metrics["transfer-grpo-real"]
+    return [
+        "ALFWorld, unrewarded task families, dream alone",
+        games("study", own, metric),
+        f"{own['cost/real_interactions'].value:,.0f}",
+        linked(short(metrics["transfer-clone"][metric]), "study"),
+        linked(f"{short(real[metric])}, {real['cost/real_interactions'].value:,.0f} steps", "study"),
+        "",
+    ]
+
+
+def fidelity_row(title: str, metric: str, control: str = "") -> list[str]:
+    """Return the row of one fidelity metric of `configs/cpu.yaml`."""
+    own = read_metrics("fidelity-cpu")["full"]
+    return [
+        f"fidelity: {title}",
+        linked(f"{short(own[metric])}, n={own[metric].n:,}", "fidelity-cpu"),
+        "",
+        "",
+        "",
+        control,
+    ]
+
+
+def ablation_control() -> str:
+    """Return the metric of a model trained on expert episodes alone, and of the full model."""
+    metrics = read_metrics("fidelity")
+    whole, experts = (short(metrics[name][EXACT]) for name in ("full", "expert-only"))
+    return linked(f"{experts}; same training on all data {whole}", "fidelity")

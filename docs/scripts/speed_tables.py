@@ -1,0 +1,65 @@
+"""Tables of speed: of the dream, of an RL update, and where the time goes."""
+
+from __future__ import annotations
+
+from result_files import estimates, interval, read_json, table
+
+BENCHES = ("bench-dream-quick", "bench-dream-cpu", "bench-dream-browser")
+BENCH_ROWS = (
+    ("the dream", "dream", ""),
+    ("`generate`, one step a call", "single_generate", "ratio_vs_single_generate"),
+    ("`generate`, all episodes in a call", "plain_generate", "ratio_vs_plain_generate"),
+    ("real environment, stock", "stock_environment", "ratio_vs_stock_environment"),
+    ("real environment, our caches", "cached_environment", "ratio_vs_cached_environment"),
+)
+
+
+def dream_speed() -> str:
+    """Return steps per second of the dream, of `generate` and of the real environments."""
+    metrics = {name: estimates(read_json(name)) for name in BENCHES}
+    rows = []
+    for title, contestant, ratio in BENCH_ROWS:
+        row = [title]
+        for own in metrics.values():
+            row.append(interval(own[f"{contestant}/steps_per_second"], ".1f"))
+            row.append(interval(own[ratio], ".1f") if ratio else "")
+        rows.append(row)
+    steps = [f"{own['steps'].value:,.0f} steps, {own['rounds'].value:.0f} rounds" for own in metrics.values()]
+    heads = [
+        cell
+        for name, size in zip(("`quick.yaml`", "`cpu.yaml`", "browser"), steps, strict=True)
+        for cell in (f"{name}: steps/s ({size})", "times as fast")
+    ]
+    return table(["contestant", *heads], rows)
+
+
+def update_speed() -> str:
+    """Return tokens per second of an RL update, here and in TRL."""
+    own = estimates(read_json("bench-train"))
+    rows = [
+        ["tokens/s, this loop", interval(own["ours/tokens_per_second"], ",.0f")],
+        ["tokens/s, TRL's GRPOTrainer", interval(own["trl/tokens_per_second"], ",.0f")],
+        ["times as fast", interval(own["ratio_vs_trl"], ".2f")],
+        [
+            "tokens, rounds, threads",
+            ", ".join(f"{own[key].value:,.0f}" for key in ("tokens", "rounds", "threads")),
+        ],
+    ]
+    return table(["an RL update", "median (lowest to highest)"], rows)
+
+
+def profile() -> str:
+    """Return shares of the wall time of an update and of a rollout, by operation."""
+    values = read_json("bench-profile")
+    names = sorted({name.split("/", 1)[1] for name in values if "/" in name})
+    rows = [
+        [
+            name,
+            *(
+                f"{values[key]['value']:.0%}" if (key := f"{part}/{name}") in values else ""
+                for part in ("update", "rollout")
+            ),
+        ]
+        for name in names
+    ]
+    return table(["operation", "share of an update", "share of a dreamed rollout"], rows)

@@ -1,0 +1,60 @@
+"""Tables of the studies: success, families, cost of a real step, confirmed dreams, transfer."""
+
+from __future__ import annotations
+
+from result_files import SUCCESS, Metrics, interval, read_cells, read_metrics, table, with_count
+
+from components.evaluation.study.study_results import summarise
+from components.evaluation.study.study_table import study_table
+from components.evaluation.study.transfer_table import transfer_table
+from flows.jobs.study_methods import BASE, BASES
+
+
+def study(name: str) -> str:
+    """Return the table that `dreamgym study --finished` makes of the same cells."""
+    cells = read_cells(name)
+    return study_table(summarise(cells, BASE, BASES), cells, BASE, BASES)
+
+
+def families() -> str:
+    """Return success by task family, one column per family."""
+    metrics = read_metrics("study")
+    keys = {key.removeprefix(f"{SUCCESS}/") for key in metrics["clone"] if key.startswith(f"{SUCCESS}/")}
+    names = sorted(name for name in keys if not name.startswith("seed_"))
+    rows = [
+        [method, *(interval(own[f"{SUCCESS}/{name}"]) for name in names)] for method, own in metrics.items()
+    ]
+    return table(["method", *(f"`{name}`" for name in names)], rows)
+
+
+def step_cost() -> str:
+    """Return how many seconds slower a real step must be until the dream needs the same time, or a third."""
+    rows = [
+        [study_name, method, f"{interval(own['reached/step_seconds/even'])} s", third_of(own)]
+        for study_name in ("study", "study-qwen")
+        for method, own in read_metrics(study_name).items()
+        if "reached/step_seconds/even" in own
+    ]
+    return table(["study", "method", "same time from", "a third of the time from"], rows)
+
+
+def third_of(own: Metrics) -> str:
+    """Return the seconds from which the dream takes a third of reality's time; empty if none reached it."""
+    third = own.get("reached/step_seconds/third")
+    return "" if third is None else f"{interval(third)} s"
+
+
+def watch() -> str:
+    """Return the share of dreamed successes that the real engine confirmed during RL in the dream."""
+    rows = [
+        [study_name, method, with_count(own["watched/rollout_agreement"])]
+        for study_name in ("study", "study-qwen", "study-webshop")
+        for method, own in read_metrics(study_name).items()
+        if "watched/rollout_agreement" in own and not method.startswith("s2r-")
+    ]
+    return table(["study", "method", "confirmed in the real engine (n: seeds)"], rows)
+
+
+def transfer() -> str:
+    """Return how policies and experience models of each environment do in every other."""
+    return transfer_table(read_metrics("transfer"))

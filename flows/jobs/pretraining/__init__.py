@@ -1,0 +1,1 @@
+"""Parts of `dreamgym pretrain`: corpus, training examples, exercises, training of a phase, model card."""
