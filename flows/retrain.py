@@ -3,8 +3,8 @@
     dreamgym retrain --config configs/quick.yaml
 
 Most steps are stages: subflows with an MLflow run of their own below the parent run. A stage is keyed by its
-inputs, config and code, so an unchanged one is reused. The modules in `flows/stages/` use the step numbers
-below.
+inputs, config, code, package pins and seed, so an unchanged one is reused. The modules in `flows/stages/` use
+the step numbers below.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ STEPS = {
     "sim_to_real": Step(refine_in_reality.declare),
     "evaluate": Step(evaluate_policies.declare),
 }
-"""The stages of the job in order, with their gates; `--dry-run` reads them."""
+"""The stages that `--dry-run` plans, in order, with their gates; neither snapshot nor promotion."""
 
 
 @flow(name="retrain", validate_parameters=False)
@@ -87,9 +87,9 @@ def retrain(config: Config, root: Path = Path()) -> RetrainResult:
         # 1. Check the offline data and set bad episodes aside.
         progress.after(validate_data(run))
         # 2. Fine-tune the experience model; measure its fidelity on held-out real transitions.
-        model = progress.after(fine_tune_experience_model(run))
+        fidelity_result = progress.after(fine_tune_experience_model(run))
         # 3. Gate: stop here if single steps of the dream are not faithful enough.
-        require_fidelity(run, model)
+        require_fidelity(run, fidelity_result)
         # 4. Clone a policy from expert demonstrations.
         progress.after(clone_policy(run))
         # 5. Gate: compare the dream with the real environment on the cloned policy's episodes.
@@ -106,7 +106,7 @@ def retrain(config: Config, root: Path = Path()) -> RetrainResult:
         progress.after(evaluate_policies(run))
         # 11. Promote the refined policy if it is better than the champion.
         decision = promote_challenger(run)
-        # 12. Write the report and the manifest, and commit the workspace.
+        # 12. Write the report and the manifest, and save the experiment commit.
         _write_results(run, decision)
         progress.after(decision)
     except BaseException as error:

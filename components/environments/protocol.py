@@ -34,6 +34,7 @@ class Step:
     - `admissible`: the list of actions that are possible now.
     - `failed`: an error text, if the infrastructure and not the agent ended the episode.
     - `reasoning`: the reasoning of a dream.
+    - `demonstrations`: the transitions that a dream retrieved for this step.
     - `unparsable`: True if a dream gave no answer that could be parsed and accepted.
     """
 
@@ -121,7 +122,9 @@ class AdapterCore(Protocol):
         ...
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
-        """Return `count` different tasks of `split` (`train` or `test`), the same for the same arguments.
+        """Return `count` different tasks of `split`, the same for the same arguments.
+
+        `split` is `train`, `test`, or `validation` if the world has it.
 
         A task carries its description: the instruction, and the initial state of its episodes.
         """

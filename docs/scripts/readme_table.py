@@ -13,7 +13,7 @@ def readme_results() -> str:
         study_row("ALFWorld, Qwen architecture, dream alone", "study-qwen", "dream-grpo", "grpo-real", ""),
         study_row("WebShop, dream then reality", "study-webshop", "s2r-grpo", "grpo-real", ""),
         transfer_row(),
-        fidelity_row("determined next states, exact", EXACT, ablation_control()),
+        fidelity_row("next states that the history determines, word for word", EXACT, ablation_control()),
         fidelity_row("dreamed successes confirmed in reality", "fidelity/rollout_agreement/20"),
         fidelity_row("reward precision on policies' steps", "fidelity/policy_reward_precision"),
     ]
@@ -56,7 +56,7 @@ def transfer_row() -> list[str]:
     own = metrics["transfer-dream-grpo"]
     real = metrics["transfer-grpo-real"]
     return [
-        "ALFWorld, unrewarded task families, dream alone",
+        "ALFWorld, task families without RL reward, dream alone",
         games("study", own, metric),
         f"{own['cost/real_interactions'].value:,.0f}",
         linked(short(metrics["transfer-clone"][metric]), "study"),

@@ -1,8 +1,8 @@
 """Content-addressed store of finished stages. A finished stage is reused, and a damaged result is never used.
 
-A stage's key is the hash of the content of its inputs, its slice of the config and the source of the code
-that it depends on. Its files are in `<root>/<name>-<first 12 characters of the key>/`. The record
-`stage.json` there has the hash of every output.
+A stage's key is the hash of the content of its inputs, its slice of the config, the code that it depends on,
+the package pins and the seed (`flows.run` collects them). Its files are in `<root>/<name>-<first 12
+characters of the key>/`. The record `stage.json` there has the hash of every output.
 
 While a stage runs, its files are in `<...>.partial/`. That directory remains after a crash, so that the stage
 resumes from its own checkpoints. `commit` renames it.
