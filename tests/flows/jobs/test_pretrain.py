@@ -36,27 +36,26 @@ def test_held_out_tasks_are_in_no_corpus(tmp_path):
         }
 
 
-def test_a_world_of_ones_own_is_played_again_when_its_module_or_solutions_change(tmp_path, monkeypatch):
+def test_a_users_environment_is_played_again_if_its_module_or_demonstrations_change(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_solutions.jsonl").write_text("")
-    found = []
+    identities = []
     for text in ("SIZE = 1", "SIZE = 2"):
         (tmp_path / "a_world_that_changes.py").write_text(text)
         options = ["environment.name=gymnasium", "environment.gymnasium.factory=a_world_that_changes:make"]
         world = load_config(
             None, [*options, "environment.gymnasium.demonstrations=my_solutions.jsonl"]
         ).environment
-        found.append(world_identity(world))
+        identities.append(world_identity(world))
     (tmp_path / "my_solutions.jsonl").write_text('{"task": "gymnasium/2", "actions": ["look"]}\n')
-    found.append(world_identity(world))
-    assert (
-        found[0]["code"] != found[1]["code"] == found[2]["code"]
-        and found[1]["demonstrations"] != found[2]["demonstrations"]
-    )
+    identities.append(world_identity(world))
+    first, second, third = identities
+    assert first["code"] != second["code"] == third["code"]
+    assert second["demonstrations"] != third["demonstrations"]
 
 
-def test_what_an_agents_example_imitates(adapter, tasks, played):
-    """Loss on the steps that changed something; a refusal is read, and the next step learnt."""
+def test_an_agents_example_imitates_steps_that_changed_something(adapter, tasks, played):
+    """A refused action has no loss; the action after it has."""
     episode = next(
         e for e in played["noisy"] if any(s.next_state.startswith("Nothing happens") for s in e.steps)
     )
@@ -64,13 +63,13 @@ def test_what_an_agents_example_imitates(adapter, tasks, played):
     replies = example.segments[2::3]
     assert len(replies) == len(episode.steps)
     for step, reply in zip(episode.steps, replies, strict=True):
-        refused = step.next_state.startswith(("Nothing happens", "Looked around"))
-        assert not (refused and any(reply.loss))
+        is_refused = step.next_state.startswith(("Nothing happens", "Looked around"))
+        assert not (is_refused and any(reply.loss))
         assert all(reply.loss) or not any(reply.loss)
     assert any(not any(reply.loss) for reply in replies) and any(all(reply.loss) for reply in replies)
 
 
-def test_the_games_of_a_backbone_come_in_all_sizes():
+def test_pretraining_games_have_all_configured_sizes():
     config = load_config(None, ["pretrain.tasks=5", "pretrain.sizes=[8, 16]"])
     tasks = choose_tasks(config)
     rooms = [task.initial_state.count(",") + 1 for task in tasks]
@@ -83,30 +82,31 @@ def phase(**settings):
     return [f"pretrain.phases=[{json.dumps(settings)}]"]
 
 
-def test_a_backbone_of_the_exercises_alone_has_seen_no_trajectory(tmp_path):
+def test_a_backbone_can_be_trained_on_the_exercises_alone(tmp_path):
     small = phase(copy_tokens=300, compare_tokens=300, edit_tokens=300, tokens=0)
     shape = ["backbone.hidden=16", "backbone.layers=1", "backbone.heads=2", "backbone.key_value_heads=1"]
     config = load_config(None, [*small, *shape, "threads=1"])
     (tmp_path / "work").mkdir()
     with disable_run_logger():
-        drawn = set()
-        made = train_phase.fn(
+        curve_names = set()
+        backbone = train_phase.fn(
             config,
             VOCABULARY,
             [],
             tmp_path / "work",
             tmp_path / "model",
-            log_curves=lambda step, values: drawn.update(values),
+            log_curves=lambda step, values: curve_names.update(values),
         )
     exercises = ("copying", "comparing-words", "comparing-lists", "editing")
-    assert drawn == {f"pretrain/{name}/{curve}" for name in exercises for curve in ("loss", "learning_rate")}
-    card = json.loads((made / "card.json").read_text())
+    curves = ("loss", "learning_rate")
+    assert curve_names == {f"pretrain/{name}/{curve}" for name in exercises for curve in curves}
+    card = json.loads((backbone / "card.json").read_text())
     assert (
         card["tokens_trained"] == 0
         and card["examples"] == 0
         and card["pretrain"]["phases"][0]["edit_tokens"] == 300
     )
-    asked = [
+    skills = [
         "copying",
         "copying repeats",
         "comparing 1",
@@ -116,9 +116,9 @@ def test_a_backbone_of_the_exercises_alone_has_seen_no_trajectory(tmp_path):
         "recalling",
         "numbers",
     ]
-    assert set(card["able_after"]) == {"exercises", "text"} and list(card["able_after"]["text"]) == asked
-    assert set(card["able_after"]["text"].values()) == {0.0}  # after one step it is sure of nothing
-    assert len(load_backbone(made)[1]) == len(VOCABULARY)
+    assert set(card["able_after"]) == {"exercises", "text"} and list(card["able_after"]["text"]) == skills
+    assert set(card["able_after"]["text"].values()) == {0.0}, "one step teaches none of them"
+    assert len(load_backbone(backbone)[1]) == len(VOCABULARY)
     assert list((tmp_path / "work").iterdir()) == []
 
 
@@ -149,24 +149,23 @@ def test_later_exercises_rehearse_the_earlier_ones():
         assert 0.4 < again / sum(map(len, alone[name])) < 1.2, (
             name
         )  # whole examples, so a little more than half at this size
-    known = {tuple(example.segments[0].tokens) for examples in alone.values() for example in examples}
-    assert not [
-        e for name in mixed for e in mixed[name][len(alone[name]) :] if tuple(e.segments[0].tokens) in known
-    ]
+    first_tokens = {tuple(example.segments[0].tokens) for examples in alone.values() for example in examples}
+    rehearsed = [example for name in mixed for example in mixed[name][len(alone[name]) :]]
+    assert not [example for example in rehearsed if tuple(example.segments[0].tokens) in first_tokens]
 
 
-def test_no_copy_of_an_episode_is_shown_its_own_step(tmp_path):
-    """The recorded episode would give away what follows."""
+def test_no_copy_of_an_episode_gets_its_own_step_as_demonstration(tmp_path):
+    """The recorded episode would reveal the next state."""
     config = load_config(None, ["environment.name=browser", *phase(hindsight=2), "retrieval.k=1"])
     examples = render_examples.fn(config, VOCABULARY, EPISODES, tmp_path)
     texts = [VOCABULARY.decode(segment.tokens) for example in examples for segment in example.segments]
-    asked = [text.replace(" ", "").partition("<turn>") for text in texts if "<demo>" in text]
-    shown = [
+    prompts = [text.replace(" ", "").partition("<turn>") for text in texts if "<demo>" in text]
+    pairs = [
         (re.findall(r"select\[13\](\w+)<", before), re.findall(r"select\[13\](\w+)<", after))
-        for before, _, after in asked
+        for before, _, after in prompts
     ]
-    assert len([pair for pair in shown if all(pair)]) >= 3 * len(EPISODES)
-    assert not [pair for pair in shown if all(pair) and pair[0] == pair[1]]
+    assert len([pair for pair in pairs if all(pair)]) >= 3 * len(EPISODES)
+    assert not [pair for pair in pairs if all(pair) and pair[0] == pair[1]]
 
 
 def test_a_pretraining_is_a_run_in_mlflow_with_its_curves(tmp_path, monkeypatch):

@@ -1,6 +1,4 @@
-"""A backbone made in several phases by one command: what each phase is trained with, and that a killed
-command goes on in its phase.
-"""
+"""A pretraining in several phases: settings and key of each, and a killed command continues in its phase."""
 
 from __future__ import annotations
 
@@ -65,12 +63,12 @@ def test_each_phase_has_its_own_settings_and_seed():
         (["pretrain.types=[click-link]"], r"types has no effect with environment\.name: alfworld"),
     ],
 )
-def test_a_phase_that_cannot_be_is_refused(overrides, words):
+def test_an_invalid_phase_is_refused(overrides, words):
     with pytest.raises(ConfigError, match=words):
         load_config(None, overrides)
 
 
-def test_pretraining_plays_more_types_but_none_of_the_test_split():
+def test_pretraining_plays_further_types_but_none_of_the_test_split():
     config = load_config(
         None, [*BROWSER, "pretrain.types=[click-link, click-tab-2, click-option, enter-text, login-user]"]
     )
@@ -96,7 +94,7 @@ def test_the_shipped_recipe_plays_in_the_world_of_the_shipped_job():
     assert set(job.environment.browser.types) <= set(recipe.pretrain.types)
 
 
-def test_a_finished_phase_is_known_by_its_settings_and_all_before_it(tmp_path):
+def test_the_key_of_a_phase_depends_on_its_settings_and_on_all_before_it(tmp_path):
     config = load_config(None, ["pretrain.phases=[{tokens: 5}, {tokens: 6}]"])
     phases = [config.model_copy(update={"pretrain": settings}) for settings in config.pretrain.trainings()]
     keys = {phase_key(phase, before) for phase in phases for before in ("corpus a", "corpus b")}
@@ -110,7 +108,7 @@ def test_a_finished_phase_is_known_by_its_settings_and_all_before_it(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_command_killed_in_its_second_phase_goes_on_there(tmp_path):
+def test_a_command_killed_in_its_second_phase_continues_there(tmp_path):
     """The same weights as without the kill; the first phase is not trained again."""
     clone = make_clone(tmp_path / "clone")
     environment = environment_of(clone) | {"PREFECT_API_URL": shared_server()}
