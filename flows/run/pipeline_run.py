@@ -214,7 +214,7 @@ class Run:
             raise StageTimeout(
                 f"The stage {name} had not ended after {limit_seconds / 60:g} minutes "
                 "(stage_timeout_minutes).",
-                next_step="Type the same command again: it goes on from its checkpoint. Or give it longer: "
+                next_step="Type the same command again: it continues from its checkpoint. Or give it longer: "
                 f"stage_timeout_minutes={limit_seconds / 30:g}",
             ) from None
 

@@ -262,7 +262,7 @@ def test_a_stage_that_takes_too_long_ends_the_run_and_says_what_to_type(clone, f
     assert (
         code == 1
         and "experience_model had not ended after 0.05 minutes" in output
-        and "goes on from its checkpoint" in output
+        and "continues from its checkpoint" in output
     )
     assert json.loads((clone / "runs" / "latest" / "manifest.json").read_text())["status"] == "failed"
 

@@ -24,8 +24,8 @@ Deviations (plain GRPO: step_weight=0 negative_advantage_weight=1 idle_penalty=0
    also in groups without variance. It replaces verl-agent's penalty for invalid actions, for a world that
    does not say which actions are valid.
 7. The deviation of a group is the population's. TRL's is the sample's, larger by sqrt(n / (n - 1)).
-8. Negative advantages are multiplied by `negative_advantage_weight`. Gradients that lower the probability of
-   its own text soon make a small model write nonsense, unless steps are few and demonstrations are mixed in
+8. Negative advantages are multiplied by `negative_advantage_weight`. Lowering the probability of its own text
+   soon makes a small model write nonsense, unless steps are few and demonstrations are mixed in
    (docs/experiments). At 0 only replies with positive advantages are trained on, as in RAFT.
 """
 

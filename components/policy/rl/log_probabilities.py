@@ -15,7 +15,7 @@ from components.policy.rollout import Rollout
 def pack_by_length(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     """Return indices in groups of similar length whose padded size is at most `batch_tokens`.
 
-    An entry that is longer than `batch_tokens` forms a group of its own.
+    An entry that is longer than `batch_tokens` forms a separate group.
     """
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])
     groups: list[list[int]] = [[]]

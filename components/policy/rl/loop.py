@@ -67,7 +67,22 @@ class LoopState:
 
 
 class Loop:
-    """One RL stage. Build it, then `run`."""
+    """One RL stage. Build it, then `run`.
+
+    Args:
+        player: plays rollouts in the world.
+        max_steps: step limit of an episode.
+        lora: adapters that are trained instead of all weights.
+        stamp: origin that is written into the transitions.
+        checkpoint: path of the saved state; None: nothing is saved.
+        training_context: context of each update; training may use more threads than decoding.
+        demonstrations: for `demonstration_weight`; required if it is above 0.
+        snapshots: which copies of the policy are saved, and where; None: none.
+        tokens: returns the number of tokens that all models have generated since this process started.
+
+    Raises:
+        TrainingError: `demonstration_weight` is set without demonstrations.
+    """
 
     def __init__(
         self,
@@ -87,20 +102,6 @@ class Loop:
         snapshots: Snapshots | None = None,
         tokens: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Args:
-        player: plays rollouts in the world.
-        max_steps: step limit of an episode.
-        lora: adapters that are trained instead of all weights.
-        stamp: origin that is written into the transitions.
-        checkpoint: path of the saved state; None: nothing is saved.
-        training_context: context of each update; training may use more threads than decoding.
-        demonstrations: for `demonstration_weight`; required if it is above 0.
-        snapshots: which copies of the policy are saved, and where; None: none.
-        tokens: returns the number of tokens that all models have generated since this process started.
-
-        Raises:
-            TrainingError: `demonstration_weight` is set without demonstrations.
-        """
         if config.demonstration_weight and not demonstrations:
             raise TrainingError(
                 f"demonstration_weight is {config.demonstration_weight:g}, but there is no demonstration.",
@@ -161,7 +162,8 @@ class Loop:
             check_collapse(self.state.series["success_rate"], rows)
             if self.snapshots:
                 self.snapshots.save_if_due(self.policy, self.state.iteration)
-            self._save()
+            if self.checkpoint is not None:
+                save_checkpoint(self.checkpoint, self.state_dict())
             if on_iteration:
                 on_iteration(self.state.iteration, figures)
         self.policy.model = merge_lora(self.policy.model)
@@ -197,7 +199,7 @@ class Loop:
         samples = self.algorithm.training_samples(groups, self.policy)
         figures["lessons"] = float(len(samples))
         self._count_signal(any(sample.has_signal for sample in samples))
-        figures |= self._update(samples, number, is_on_policy=acting_policy is self.policy)
+        figures |= self._update(samples, number, trained_policy_played=acting_policy is self.policy)
         return figures | {"seconds": time.monotonic() - started}
 
     def _training_groups(self, rollouts: list[Rollout]) -> list[list[Rollout]]:
@@ -224,17 +226,19 @@ class Loop:
         self.state.iterations_without_signal = count
         check_learning_signal(count)
 
-    def _update(self, samples: list[TrainingSample], seed: int, *, is_on_policy: bool) -> dict[str, float]:
+    def _update(
+        self, samples: list[TrainingSample], seed: int, *, trained_policy_played: bool
+    ) -> dict[str, float]:
         """Take the learner's steps on the samples and return their figures.
 
         Args:
-            is_on_policy: whether the trained policy itself played the rollouts.
+            trained_policy_played: whether the trained policy itself played the rollouts.
         """
         if not samples:
             cloning_figures = (DEMONSTRATION_LOSS,) if self.config.demonstration_weight else ()
             return dict.fromkeys((*UPDATE_FIGURES, *self.algorithm.figures, *cloning_figures), math.nan)
         rate = self.learner.learning_rate(self.state.iteration)
-        on_policy = is_on_policy and self.learner.is_on_policy
+        on_policy = trained_policy_played and self.learner.is_on_policy
         with self.training_context():
             prepared = self.algorithm.prepare_update(samples)
             try:
@@ -242,10 +246,6 @@ class Loop:
             except TrainingError as error:
                 problem = f"Iteration {self.state.iteration}: {error.found}"
                 raise TrainingError(problem, error.expected, error.next_step) from error
-
-    def _save(self) -> None:
-        if self.checkpoint is not None:
-            save_checkpoint(self.checkpoint, self.state_dict())
 
     def _resume(self) -> None:
         if self.checkpoint is not None and self.checkpoint.is_file():

@@ -33,7 +33,9 @@ DECAY = 0.9
 """Decay of the running mean of sigma."""
 ALPHA = BETA = 0.05
 """Half-widths of the bands: failures lie in [-ALPHA, ALPHA], successes in [1 - BETA, 1 + BETA]."""
-MIN_WEIGHT, MAX_WEIGHT, STEEPNESS = 0.4, 3.0, 6.0
+MIN_WEIGHT = 0.4
+MAX_WEIGHT = 3.0
+STEEPNESS = 6.0
 """w_min, w_max and k of the paper's appendix; its text has 0.5, 2 and 5."""
 
 Progress = Callable[[Trajectory], float]

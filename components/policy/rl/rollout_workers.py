@@ -28,7 +28,7 @@ from components.records import Task, Transition
 
 
 class DreamWorld(Environment, Protocol):
-    """Interface of a world that runs in a process of its own."""
+    """Interface of a world that runs in a separate process."""
 
     seed: int
 

@@ -20,7 +20,7 @@ COLLAPSE_ROLLOUTS = 128
 COLLAPSE_SHARE = 0.5
 """A policy has collapsed if its last success rate is below this share of its first."""
 COLLAPSE_MIN_SUCCESS = 0.1
-"""Lowest first success rate from which a collapse can be told."""
+"""Lowest first success rate for which a collapse is detected."""
 
 
 def check_logprob_gap(gap: float) -> None:

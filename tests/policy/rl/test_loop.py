@@ -76,7 +76,8 @@ def test_the_learning_rate_is_linear_or_constant():
 def test_the_gradient_norm_is_clipped_to_one():
     """The advantages are scaled up, so that the norm exceeds 1; the gradient at the step has norm 1."""
     loop = make_loop(Rewarding(even_rows), iterations=1, optimizer_steps=1, learning_rate=1.0)
-    before, norms = weights(loop), []
+    before = weights(loop)
+    norms = []
     trained_weights = loop.learner.trained_weights()
 
     def descend(rate):

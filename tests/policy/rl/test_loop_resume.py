@@ -1,4 +1,4 @@
-"""An interrupted RL loop resumes with the same numbers; copies of the policy are saved on the way."""
+"""An interrupted RL loop resumes with the same numbers; snapshots of the policy are saved."""
 
 from __future__ import annotations
 
@@ -124,7 +124,8 @@ def defective_states(states):
 def test_the_state_of_another_optimiser_is_refused_and_changes_nothing():
     trained = make_loop(Rewarding(even_rows), iterations=1)
     trained.run()
-    state, fresh = trained.state_dict(), make_loop(Rewarding(even_rows), iterations=1)
+    state = trained.state_dict()
+    fresh = make_loop(Rewarding(even_rows), iterations=1)
     before = weights(fresh)
     for words, optimizers in defective_states(state["optimizers"]).items():
         with pytest.raises(

@@ -21,15 +21,15 @@ def test_negative_advantages_are_multiplied_by_their_configured_weight():
         loop = make_loop(
             world, iterations=1, scale_rewards=False, negative_advantage_weight=weight, idle_penalty=penalty
         )
-        seen = []
+        advantages = []
 
         def learn(samples, seed, rate, on_policy):
-            seen.extend(advantages_of(samples))
+            advantages.extend(advantages_of(samples))
             return {"loss": 0.0, "logprob_gap": 0.0}
 
         loop.learner.learn = learn
         loop.run()
-        return sorted((round(min(values), 3), round(max(values), 3)) for values in seen)
+        return sorted((round(min(values), 3), round(max(values), 3)) for values in advantages)
 
     assert train(1.0) == [(-0.25, -0.25)] * 6 + [(0.75, 0.75)] * 2
     assert train(0.5) == [(-0.125, -0.125)] * 6 + [(0.75, 0.75)] * 2
@@ -44,13 +44,13 @@ def test_groups_without_variance_are_left_out():
         return row < 4 and row % 2 == 0  # the second group of four always fails
 
     loop = make_loop(Rewarding(first_group), iterations=1)
-    seen = []
+    updates = []
     update = loop.learner.learn
     loop.learner.learn = lambda samples, *rest, **named: (
-        seen.append((len(samples), advantages_of(samples))) or update(samples, *rest, **named)
+        updates.append((len(samples), advantages_of(samples))) or update(samples, *rest, **named)
     )
     state = loop.run()
-    assert [(count, [values[0] for values in advantages]) for count, advantages in seen] == [
+    assert [(count, [values[0] for values in advantages]) for count, advantages in updates] == [
         (4, pytest.approx([1, -1, 1, -1], abs=1e-4))
     ]
     assert state.series["zero_variance_groups"] == [0.5]
@@ -93,13 +93,13 @@ def test_idle_replies_are_penalised_even_if_all_returns_are_equal():
 
 def test_a_broken_episode_is_counted_and_not_trained_on():
     loop = make_loop(Rewarding(even_rows, broken=1), iterations=1)
-    seen = []
+    trained_rollouts = []
     update = loop.learner.learn
     loop.learner.learn = lambda samples, *rest, **named: (
-        seen.extend(x.rollouts[0] for x in samples) or update(samples, *rest, **named)
+        trained_rollouts.extend(sample.rollouts[0] for sample in samples) or update(samples, *rest, **named)
     )
     state = loop.run()
-    assert len(seen) == 7 and not any(r.broken for r in seen)
+    assert len(trained_rollouts) == 7 and not any(r.broken for r in trained_rollouts)
     assert state.series["broken_episodes"] == [0.125]
     assert state.series["success_rate"] == state.series["return_mean"] == [pytest.approx(4 / 7)], (
         "a broken episode is neither a success nor a failure"
@@ -112,13 +112,14 @@ def test_an_unparsable_episode_is_counted_and_not_trained_on():
     world.answer = lambda row, action: (
         Step("s", 0.0, True, {"unparsable": True}) if row == 1 else answer(row, action)
     )
-    loop, seen = make_loop(world, iterations=1), []
+    loop = make_loop(world, iterations=1)
+    trained_rollouts = []
     update = loop.learner.learn
     loop.learner.learn = lambda samples, *rest, **named: (
-        seen.extend(x.rollouts[0] for x in samples) or update(samples, *rest, **named)
+        trained_rollouts.extend(sample.rollouts[0] for sample in samples) or update(samples, *rest, **named)
     )
     state = loop.run()
-    assert len(seen) == 7 and not any(r.unparsable for r in seen)
+    assert len(trained_rollouts) == 7 and not any(r.unparsable for r in trained_rollouts)
     assert state.series["unparsable_episodes"] == [0.125]
 
 

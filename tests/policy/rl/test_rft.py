@@ -35,7 +35,8 @@ def kept_numbers(algorithm):
 
 
 def test_different_successes_are_kept_and_the_oldest_of_a_task_are_dropped():
-    rft, policy = make_rft(max_successes=2), None
+    rft = make_rft(max_successes=2)
+    policy = None
     rft.training_samples(
         [[make_rollout(1), make_rollout(1), make_rollout(2, reward=0.0)], [make_rollout(9, task=1)], []],
         policy,
@@ -86,7 +87,8 @@ def small_steps(monkeypatch):
 
 
 def make_learner(**settings):
-    policy, options = Policy(make_model(), VOCABULARY), RFTConfig(**settings)
+    policy = Policy(make_model(), VOCABULARY)
+    options = RFTConfig(**settings)
     return RestartingLearner(policy, RFT(options), RLConfig(algorithm=options, demonstration_weight=0.0))
 
 

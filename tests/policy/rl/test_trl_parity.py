@@ -110,8 +110,10 @@ def tokenizer():
 @pytest.mark.parametrize("kl", [0.0, 0.1])
 def test_grpo(tmp_path, loss_mean, loss_type, kl):
     model = make_model(scale=2.0)
-    policy, other = Policy(model, VOCABULARY), copy.deepcopy(model)
-    played, advantages = episodes(policy), [1.0, -0.5, 0.25, -2.0]
+    policy = Policy(model, VOCABULARY)
+    other = copy.deepcopy(model)
+    played = episodes(policy)
+    advantages = [1.0, -0.5, 0.25, -2.0]
     rng = random.Random(1)
     far = [[value + rng.gauss(0, 0.5) for value in rollout.logprobs] for rollout in played]
     samples = [
@@ -170,8 +172,10 @@ def test_grpo(tmp_path, loss_mean, loss_type, kl):
 
 
 def test_dpo(tmp_path):
-    model, start = make_model(scale=2.0), make_model(seed=2, scale=2.0)
-    policy, other = Policy(model, VOCABULARY), copy.deepcopy(model)
+    model = make_model(scale=2.0)
+    start = make_model(seed=2, scale=2.0)
+    policy = Policy(model, VOCABULARY)
+    other = copy.deepcopy(model)
     played = episodes(policy)
     reference_logprobs = Reference(Policy(start, VOCABULARY), 1.0, 4096).logprobs(played)
     pairs = [
