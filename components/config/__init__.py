@@ -12,10 +12,10 @@ from components.config.evaluation_config import EvaluationConfig, FidelityConfig
 from components.config.experience_model_config import OF_REASONING, ExperienceModelConfig
 from components.config.lora_config import LoraConfig
 from components.config.pretrain_config import PretrainConfig, PretrainPhase
+from components.config.reading.section import Section
 from components.config.retrieval_config import RetrievalConfig
 from components.config.rl_config import BaselineRLConfig, DreamRLConfig, RealRLConfig, RLConfig
 from components.config.run_config import Config, Precision, dump_config, load_config, source_of
-from components.config.section import Section
 from components.config.tracking_config import TrackingConfig
 
 __all__ = [

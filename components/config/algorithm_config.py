@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from components.config.section import Section
+from components.config.reading.section import Section
 
 
 class OptimiserStepsConfig(Section):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from components.config.section import Section
+from components.config.reading.section import Section
 
 ChatTemplate = Literal["auto", "off"]
 

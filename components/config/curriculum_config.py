@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from components.config.section import Section
+from components.config.reading.section import Section
 
 
 class CurriculumConfig(Section):

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from components.config.reading.config_values import Seed
-from components.config.section import Section
+from components.config.reading.section import Section
 
 
 class DataConfig(Section):

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from components.config.section import Section
+from components.config.reading.section import Section
 
 
 class EndpointConfig(Section):

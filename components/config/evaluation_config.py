@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from components.config.section import Section
+from components.config.reading.section import Section
 
 
 class FidelityConfig(Section):

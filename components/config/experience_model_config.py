@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from components.config.section import Section
+from components.config.reading.section import Section
 
 OF_REASONING = ("hindsight", "renamed", "grounded")
 """Options that need the reasoning of the programmatic teacher."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from components.config.reading.config_values import Seed
-from components.config.section import Section
+from components.config.reading.section import Section
 
 
 class PretrainPhase(Section):

@@ -23,7 +23,7 @@ from components.config.algorithm_config import (
     PolicyGradientConfig,
     merged_algorithm,
 )
-from components.config.section import Section
+from components.config.reading.section import Section
 
 RFT_LEARNING_RATE = 1e-3
 """Default of `learning_rate` with `algorithm: rft`, whose every iteration is a supervised training."""

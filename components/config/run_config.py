@@ -33,9 +33,9 @@ from components.config.migration import require_current_keys
 from components.config.pretrain_config import PretrainConfig
 from components.config.reading.config_file import explained, read_values, set_values
 from components.config.reading.config_values import Seed
+from components.config.reading.section import Section
 from components.config.retrieval_config import RetrievalConfig
 from components.config.rl_config import RLSection
-from components.config.section import Section
 from components.config.tracking_config import TrackingConfig
 from components.config.worlds.environment_config import EnvironmentConfig
 

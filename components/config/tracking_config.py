@@ -6,7 +6,7 @@ import re
 
 from pydantic import Field, field_validator
 
-from components.config.section import Section
+from components.config.reading.section import Section
 
 _NAME = re.compile(r"[^/:\x00-\x1f\x7f]{1,200}")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from components.environments import retry
 from components.environments.protocol import NO_ACTION, Environment, Step, concurrent_rows
 from components.errors import EnvironmentFailure
-from components.language.engines.engine import Generation, Session
+from components.language.engines.engine_protocol import Generation, Session
 from components.language.markers import END
 from components.language.training.examples import Example, Segment
 from components.policy.agent_prompt import observation, opening, parse_reply, turn

@@ -10,8 +10,8 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
 from components.config import Config, Section
+from components.config.reading.section import variants
 from components.config.rl_config import STAGES, RLConfig
-from components.config.section import variants
 
 _HEAD = """# Configuration
 

@@ -188,12 +188,8 @@ def test_a_broken_row_is_recorded_and_not_stepped_again():
 
 def test_a_measurement_replays_episodes_that_infrastructure_ended():
     """A broken episode says nothing about the policy. One that always breaks stops the measurement."""
-<<<<<<< HEAD
-    policy, tasks = Policy(make_model(), VOCABULARY, max_new_tokens=6), [make_task(n) for n in range(3)]
-=======
     policy = Policy(make_model(), VOCABULARY, max_new_tokens=6)
     tasks = [make_task(n) for n in range(3)]
->>>>>>> ec2bb064a2f96856dfba6222e735114bd3d3595f
     rollouts = play_whole(policy, Breaking(), tasks, max_steps=4, temperature=1.0, seed=0)
     assert [r.trajectory.task for r in rollouts] == tasks and not any(r.broken for r in rollouts)
     assert [len(r.trajectory.steps) for r in rollouts] == [4, 4, 4]

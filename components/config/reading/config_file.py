@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from components.config.reading.config_values import Plain
+from components.config.reading.section import Section, variants
 from components.config.reading.yaml_tree import YamlRefused, parse_yaml
-from components.config.section import Section, variants
 from components.errors import ConfigError, DataError
 from components.files import read_text
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from components.config.section import Section
+from components.config.reading.section import Section
 
 
 class BrowserConfig(Section):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from components.config.reading.config_values import Seed
-from components.config.section import Section
+from components.config.reading.section import Section
 from components.config.worlds.browser_config import BrowserConfig
 from components.config.worlds.own_world_config import GymnasiumConfig, OpenEnvConfig, OwnConfig
 from components.config.worlds.webshop_config import WebshopConfig

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from components.config.endpoint_config import plain_address, variable_name
-from components.config.section import Section
+from components.config.reading.section import Section
 
 IMPORT_PATH = r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 

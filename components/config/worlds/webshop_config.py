@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from components.config.section import Section
+from components.config.reading.section import Section
 
 VARIABLE = "WEBSHOP_DATA"
 """The environment variable that names the folder of the official product files."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from components.experience.prompts import Answer, parse_answer
-from components.language.engines.engine import Generation
+from components.language.engines.engine_protocol import Generation
 from components.language.markers import THINK
 from components.language.tokenizer import Vocabulary
 from components.records import Task

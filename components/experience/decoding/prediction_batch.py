@@ -21,7 +21,7 @@ from components.experience.decoding.answer_checks import (
 )
 from components.experience.episodic_recall import recall
 from components.experience.prompts import OUTCOMES, Answer, growth, opening, turn
-from components.language.engines.engine import Generation, Session
+from components.language.engines.engine_protocol import Generation, Session
 from components.language.markers import STATE
 from components.language.tokenizer import Vocabulary
 from components.records import Task, Transition

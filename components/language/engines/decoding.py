@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from components.language.engines.cached_rows import CachedRows
-from components.language.engines.engine import Generation
+from components.language.engines.engine_protocol import Generation
 from components.language.sampled_ids import last_known_id, without_unknown
 
 COMPACT_BELOW = 0.75

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 from components.errors import DataError
 from components.language.engines.cached_rows import CachedRows
 from components.language.engines.decoding import Decoding
-from components.language.engines.engine import Generation
+from components.language.engines.engine_protocol import Generation
 from components.language.evaluation_mode import evaluating
 from components.language.kernels.cache_attention import KEPT
 from components.language.sequence_limits import shorter_or_longer

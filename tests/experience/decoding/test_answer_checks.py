@@ -13,7 +13,7 @@ from components.experience.decoding.answer_checks import (
     StepContext,
 )
 from components.experience.prompts import Answer
-from components.language.engines.engine import Generation
+from components.language.engines.engine_protocol import Generation
 from components.language.markers import CONTINUE, STATE, THINK
 
 REASONING = "works, new mug 1"

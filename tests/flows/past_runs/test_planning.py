@@ -23,7 +23,7 @@ def first(run):
 
 def second(run):
     inputs = {"policy": StageOutput("first", "policy"), "tasks": Fingerprint("t")}
-    return Stage("second", no_work, inputs, run.slice("evaluation"), "components.config.section")
+    return Stage("second", no_work, inputs, run.slice("evaluation"), "components.config.reading.section")
 
 
 def no_work(inputs, directory):
