@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from components.errors import ConfigError
 
@@ -264,11 +266,23 @@ def _taken(values: Any, name: str) -> Any:
     return values.pop(name, None) if isinstance(values, dict) else None
 
 
-def main() -> None:
-    """Print the config in the named JSON file with today's keys."""
-    values = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    sys.stdout.write(json.dumps(migrate(values), indent=2, sort_keys=True) + "\n")
+def main(arguments: Sequence[str]) -> None:
+    """Print the config in the named file (YAML or JSON) with today's keys, as JSON, which is YAML too.
+
+    Exit with 2 if there is no such file, or it is no mapping.
+    """
+    if len(arguments) != 1:
+        sys.exit("Type: python -m components.config.migration FILE")
+    try:
+        values = yaml.safe_load(Path(arguments[0]).read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise ConfigError(f"{arguments[0]} is not a mapping of keys to values.")
+        migrated = migrate(values)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, ConfigError) as error:
+        sys.stderr.write(f"{arguments[0]} cannot be migrated: {error}\n")
+        sys.exit(2)
+    sys.stdout.write(json.dumps(migrated, indent=2, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -156,9 +156,9 @@ def pretrain(
 
     Example:
 
-        dreamgym pretrain pretrain.tokens=20000000
+        dreamgym pretrain 'pretrain.phases=[{tokens: 20000000}]'
 
-        dreamgym pretrain pretrain.tokens=0 --to models/exercised
+        dreamgym pretrain 'pretrain.phases=[{tokens: 0}]' --to models/exercised
     """
     with report_failures(debug, resumes=True), output(json_file) as page:
         settings, workspace = load_settings(config, overrides, root)

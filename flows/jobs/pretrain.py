@@ -11,15 +11,14 @@ With several entries in `pretrain.phases` it is trained several times on the sam
 from the weights of the one before. A finished phase is kept under `.dreamgym/pretrain/phase-N`, so an
 interrupted command, typed again, continues in the phase that was under way.
 
-With `--to DIRECTORY` the backbone is written there, and `data/` stays as it is. With `pretrain.tokens=0` it
+With `--to DIRECTORY` the backbone is written there, and `data/` is unchanged. With a phase of `tokens: 0` it
 reads no trajectory and knows the exercises alone. Ablations use such a backbone: their variants then learn
 everything else from the offline data.
 
 With `backbone.path` the training continues from that model, with its vocabulary. Another `pretrain.seed`
 gives further games:
 
-    dreamgym pretrain backbone.path=data/alfworld/backbone pretrain.seed=1 pretrain.copy_tokens=0
-    pretrain.tokens=5000000
+    dreamgym pretrain backbone.path=data/alfworld/backbone pretrain.seed=1 "pretrain.phases=[{tokens: 5000000}]"
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.config import Config, PretrainConfig, load_config
-from components.config.migration import migrate, migrate_pretrain, migrate_stage, removed_options
+from components.config.migration import main, migrate, migrate_pretrain, migrate_stage, removed_options
 from components.errors import ConfigError
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -64,3 +64,24 @@ def test_the_printed_config_can_be_loaded(tmp_path):
     (tmp_path / "new.json").write_text(json.dumps(migrate(earlier)))
     stage = load_config(tmp_path / "new.json").rl.dream
     assert (stage.algorithm.max_successes, stage.learning_rate) == (3, 0.002)
+
+
+def test_the_command_prints_a_yaml_file_with_todays_keys(tmp_path, capsys):
+    old, new = tmp_path / "old.yaml", tmp_path / "new.yaml"
+    old.write_text("seed: 3\nsynthetic_rl:\n  group: 4\n  iterations: 2\n")
+    main([str(old)])
+    new.write_text(capsys.readouterr().out)
+    config = load_config(new)
+    assert config.seed == 3 and config.rl.dream.num_generations == 4 and config.rl.dream.iterations == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("[1]", "not a mapping"), ("a: [", "cannot be migrated"), (None, "No such file")]
+)
+def test_the_command_names_a_file_that_it_cannot_read(tmp_path, capsys, text, words):
+    file = tmp_path / "old.yaml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(SystemExit, match="2"):
+        main([str(file)])
+    assert words in capsys.readouterr().err
