@@ -18,7 +18,7 @@ everything else from the offline data.
 With `backbone.path` the training continues from that model, with its vocabulary. Another `pretrain.seed`
 gives further games:
 
-    dreamgym pretrain backbone.path=data/alfworld/backbone pretrain.seed=1 "pretrain.phases=[{tokens: 5000000}]"
+    dreamgym pretrain backbone.path=data/alfworld/backbone pretrain.seed=1 "pretrain.phases=[{tokens: 50000}]"
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def hindsight(episodes: Sequence[Trajectory], adapter: Adapter, copies: int, see
             f"hindsight is {copies}, and the environment {adapter.name} does not say what the outcome of an "
             "episode under another instruction would be.",
             "Expected an adapter with `judged`, or 0.",
-            "Set experience_model.hindsight: 0, and hindsight: 0 in each entry of pretrain.phases.",
+            "Set experience_model.hindsight=0, and hindsight: 0 in each entry of pretrain.phases.",
         )
     judged = [
         episode for episode in episodes if episode.steps[-1].done and adapter.judged(episode) is not None
