@@ -141,7 +141,7 @@ def test_an_instruction_is_required(monkeypatch):
         ),
         (
             ["environment.name=own", "environment.own.adapter=../a.py"],
-            r"adapter is '../a.py': expected its class.*module:Class",
+            r"adapter is '../a.py': expected module:Class of the adapter",
         ),
         (
             ["environment.name=gymnasium", "environment.gymnasium.factory=a:b", "environment.workers=4"],

@@ -149,7 +149,7 @@ def test_a_cell_comes_back_for_its_origin_alone(tmp_path):
     with pytest.raises(DataError, match=r"something else: rl.dream.num_generations \(8, not 4\)\. .*rm "):
         read_cell(tmp_path, "clone", 3, other)
     text = path.read_text()
-    path.write_text(text.replace('"confidence"', '"convidence"'))
+    path.write_text(text.replace('"demonstrations"', '"demonstratons"'))
     with pytest.raises(DataError, match="a config that is no longer valid.*rm "):
         read_cell(tmp_path, "clone", 3, origin)
     path.write_text(text[:-20])
