@@ -28,9 +28,13 @@ SERVICE_WORLDS = ("browser",)
 ENGINE = (
     "docs/test_site.py",
     "environments/alfworld/",
+    "environments/openenv/",
+    "environments/test_contract_of_own_worlds.py",
     "environments/test_environment_contract.py",
+    "experience/test_experience_model.py",
     "flows/cli/test_cli.py",
     "flows/cli/test_own_worlds.py",
+    "flows/cli/test_output.py",
     "flows/cli/test_play",
     "flows/cli/test_preflight.py",
     "flows/jobs/",
@@ -42,6 +46,7 @@ ENGINE = (
     "policy/test_early_experience.py",
     "policy/test_rollout.py",
     "policy/rl/test_loop",
+    "policy/rl/test_players.py",
     "test_damaged_files.py",
     "test_orphans.py",
     "test_security.py",
@@ -53,7 +58,7 @@ ENGINE = (
     "trajectories/test_snapshots.py",
     "trajectories/test_versions.py",
 )
-"""Files and folders whose tests start the real engine or a whole command, or train for many seconds."""
+"""Files and folders whose tests start the real engine, a server, workers or a command, or train for long."""
 ENGINE_FIXTURES = {"world", "played", "finished", "learnt", "learnt_qwen"}
 """Fixtures that start the real engine, run a whole command, or train a model."""
 
