@@ -25,8 +25,8 @@ from components.evaluation.report.run_report import summary, write_report
 from components.tracking.runs import write_games
 from components.tracking.stage_store.stage_result import StageResult
 from flows.run.pipeline_run import Run
-from flows.run.plan import Step
-from flows.run.validation_games import note_draw, with_draw
+from flows.run.plan import PlannedStage
+from flows.run.validation_games import record_validation_draw, with_validation_draw
 from flows.settings import MLFLOW_PORT
 from flows.stages.check_dream import check_dream, require_agreement
 from flows.stages.clone import clone_policy
@@ -57,16 +57,18 @@ def require_fidelity(run: Run, result: StageResult) -> None:
 
 
 STEPS = {
-    "validate": Step(validate_data.declare),
-    "experience_model": Step(fine_tune_experience_model.declare, gate=require_fidelity),
-    "clone": Step(clone_policy.declare),
-    "check_cloned": Step(lambda run: check_dream.declare(run, "clone", "cloned"), gate=require_agreement),
-    "synthetic_rl": Step(train_in_dream.declare),
-    "check_dreamed": Step(
+    "validate": PlannedStage(validate_data.declare),
+    "experience_model": PlannedStage(fine_tune_experience_model.declare, gate=require_fidelity),
+    "clone": PlannedStage(clone_policy.declare),
+    "check_cloned": PlannedStage(
+        lambda run: check_dream.declare(run, "clone", "cloned"), gate=require_agreement
+    ),
+    "synthetic_rl": PlannedStage(train_in_dream.declare),
+    "check_dreamed": PlannedStage(
         lambda run: check_dream.declare(run, "synthetic_rl", "dreamed"), gate=require_agreement
     ),
-    "sim_to_real": Step(refine_in_reality.declare),
-    "evaluate": Step(evaluate_policies.declare),
+    "sim_to_real": PlannedStage(refine_in_reality.declare),
+    "evaluate": PlannedStage(evaluate_policies.declare),
 }
 """The stages that `--dry-run` plans, in order, with their gates; neither snapshot nor promotion."""
 
@@ -79,11 +81,11 @@ def retrain(config: Config, root: Path = Path()) -> RetrainResult:
         FidelityGateClosed: the dream is not faithful enough; RL is not started, or its result is not used.
         DreamGymError: a stage failed; finished stages are kept and reused by the next run.
     """
-    run = Run(with_draw(config), root.resolve())
+    run = Run(with_validation_draw(config), root.resolve())
     run.start("retrain")
     progress = _Progress(10)
     try:
-        note_draw(run)
+        record_validation_draw(run)
         # 1. Check the offline data and set bad episodes aside.
         progress.after(validate_data(run))
         # 2. Fine-tune the experience model; measure its fidelity on held-out real transitions.

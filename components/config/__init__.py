@@ -9,7 +9,7 @@ from components.config.curriculum_config import CurriculumConfig
 from components.config.data_config import DataConfig
 from components.config.endpoint_config import EndpointConfig
 from components.config.evaluation_config import EvaluationConfig, FidelityConfig, PromotionConfig
-from components.config.experience_model_config import OF_REASONING, ExperienceModelConfig
+from components.config.experience_model_config import NEEDS_TEACHER_REASONING, ExperienceModelConfig
 from components.config.lora_config import LoraConfig
 from components.config.pretrain_config import PretrainConfig, PretrainPhase
 from components.config.reading.section import Section
@@ -19,7 +19,7 @@ from components.config.run_config import Config, Precision, dump_config, load_co
 from components.config.tracking_config import TrackingConfig
 
 __all__ = [
-    "OF_REASONING",
+    "NEEDS_TEACHER_REASONING",
     "BackboneConfig",
     "BaselineRLConfig",
     "ChatTemplate",

@@ -71,9 +71,9 @@ class GRPOConfig(PolicyGradientConfig):
     scale_rewards: bool = Field(True, description="Divide advantages by the group's standard deviation.")
 
     @model_validator(mode="after")
-    def _no_dead_options(self) -> GRPOConfig:
+    def _refuse_options_without_effect(self) -> GRPOConfig:
         if not self.step_weight:
-            self._refuse_dead(["discount"], "step_weight: 0", "step_weight")
+            self._refuse_without_effect(["discount"], "step_weight: 0", "step_weight")
         return self
 
 

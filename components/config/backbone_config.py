@@ -49,7 +49,7 @@ class BackboneConfig(Section):
         return "off" if value is False else value  # as YAML reads it
 
     @model_validator(mode="after")
-    def _no_dead_options(self) -> BackboneConfig:
+    def _refuse_options_without_effect(self) -> BackboneConfig:
         if not self.path:
-            self._refuse_dead(["chat_template"], "an empty path", "backbone.path")
+            self._refuse_without_effect(["chat_template"], "an empty path", "backbone.path")
         return self

@@ -32,11 +32,13 @@ class CurriculumConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _no_dead_options(self) -> CurriculumConfig:
+    def _refuse_options_without_effect(self) -> CurriculumConfig:
         if not self.enabled:
-            self._refuse_dead(["seeds", "candidates", "share", "explore"], "enabled: false", "enabled: true")
+            self._refuse_without_effect(
+                ["seeds", "candidates", "share", "explore"], "enabled: false", "enabled: true"
+            )
         if not self.share:
-            self._refuse_dead(["seeds", "candidates"], "share: 0", "a share")
+            self._refuse_without_effect(["seeds", "candidates"], "share: 0", "a share")
         if self.share + self.explore > 1 + 1e-9:
             raise ValueError(
                 f"share + explore is {self.share + self.explore:g}, more than all tasks; expected at most 1"

@@ -57,9 +57,9 @@ class EndpointConfig(Section):
     concurrency: int = Field(4, ge=1, description="Concurrent requests.")
 
     @model_validator(mode="after")
-    def _no_dead_options(self) -> EndpointConfig:
+    def _refuse_options_without_effect(self) -> EndpointConfig:
         if self.retries == 0:
-            self._refuse_dead(["backoff_seconds"], "retries: 0", "retries")
+            self._refuse_without_effect(["backoff_seconds"], "retries: 0", "retries")
         return self
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from components.config.reading.section import Section
 
-OF_REASONING = ("hindsight", "renamed", "grounded")
+NEEDS_TEACHER_REASONING = ("hindsight", "renamed", "grounded")
 """Options that need the reasoning of the programmatic teacher."""
 
 
@@ -113,18 +113,20 @@ class ExperienceModelConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _no_dead_options(self) -> ExperienceModelConfig:
+    def _refuse_options_without_effect(self) -> ExperienceModelConfig:
         if not self.history:
-            self._refuse_dead(["recall"], "history: false", "history: true")
+            self._refuse_without_effect(["recall"], "history: false", "history: true")
         if self.behaviours and ("near_miss" not in self.behaviours or set(self.behaviours) == {"near_miss"}):
-            self._refuse_dead(
+            self._refuse_without_effect(
                 ["near_miss_weight"],
                 f"behaviours: {self.behaviours}",
                 "near_miss and others among behaviours",
             )
         if not self.reasoning:
-            self._refuse_dead(["teacher"], "reasoning: false", "reasoning: true")
+            self._refuse_without_effect(["teacher"], "reasoning: false", "reasoning: true")
         if self.teacher == "llm" or not self.reasoning:
             given = f"teacher: {self.teacher}, reasoning: {self.reasoning}"
-            self._refuse_dead(OF_REASONING, given, "the programmatic teacher's reasoning")
+            self._refuse_without_effect(
+                NEEDS_TEACHER_REASONING, given, "the programmatic teacher's reasoning"
+            )
         return self

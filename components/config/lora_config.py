@@ -20,7 +20,7 @@ class LoraConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _no_dead_options(self) -> LoraConfig:
+    def _refuse_options_without_effect(self) -> LoraConfig:
         if self.rank == 0:
-            self._refuse_dead(["alpha", "targets"], "rank: 0", "a rank, for example rank: 8")
+            self._refuse_without_effect(["alpha", "targets"], "rank: 0", "a rank, for example rank: 8")
         return self

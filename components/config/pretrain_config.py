@@ -66,7 +66,7 @@ class PretrainPhase(Section):
     )
 
     @model_validator(mode="after")
-    def _no_dead_options(self) -> PretrainPhase:
+    def _refuse_options_without_effect(self) -> PretrainPhase:
         if self.tokens == 0:
             of_text = [
                 "hindsight",
@@ -76,7 +76,7 @@ class PretrainPhase(Section):
                 "recall_rehearsal",
                 "text_rate",
             ]
-            self._refuse_dead(of_text, "tokens: 0", "tokens")
+            self._refuse_without_effect(of_text, "tokens: 0", "tokens")
         return self
 
 

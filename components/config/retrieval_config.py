@@ -55,16 +55,16 @@ class RetrievalConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _no_dead_options(self) -> RetrievalConfig:
+    def _refuse_options_without_effect(self) -> RetrievalConfig:
         if self.k == 0:
             dead = ["index", "server", "encoder", "encoder_path", "dimensions", "action_weight", "capacity"]
-            self._refuse_dead(dead, "k: 0", "k, for example k: 1")
+            self._refuse_without_effect(dead, "k: 0", "k, for example k: 1")
         if self.index != "chroma":
-            self._refuse_dead(["server"], f"index: {self.index}", "index: chroma")
+            self._refuse_without_effect(["server"], f"index: {self.index}", "index: chroma")
         if self.encoder != "hashing":
-            self._refuse_dead(["dimensions"], f"encoder: {self.encoder}", "encoder: hashing")
+            self._refuse_without_effect(["dimensions"], f"encoder: {self.encoder}", "encoder: hashing")
         if self.encoder != "path":
-            self._refuse_dead(["encoder_path"], f"encoder: {self.encoder}", "encoder: path")
+            self._refuse_without_effect(["encoder_path"], f"encoder: {self.encoder}", "encoder: path")
         elif not self.encoder_path:
             raise ValueError(
                 "encoder: path needs encoder_path, the directory of a sentence encoder; set it, or set "

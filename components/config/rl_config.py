@@ -92,7 +92,7 @@ class DreamRLConfig(RLConfig):
     @model_validator(mode="after")
     def _no_dead_checks(self) -> DreamRLConfig:
         if self.check_every > self.iterations > 0:
-            self._refuse_dead(
+            self._refuse_without_effect(
                 ["check_every"], f"iterations: {self.iterations}", "check_every to as many or fewer"
             )
         return self

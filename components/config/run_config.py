@@ -129,7 +129,7 @@ class Config(Section):
         environment = self.environment
         if environment.name != "browser" or environment.browser.benchmark != "miniwob":
             mode = "environment.name: browser and its benchmark: miniwob"
-            self.pretrain._refuse_dead(["types"], f"environment.name: {environment.name}", mode)
+            self.pretrain._refuse_without_effect(["types"], f"environment.name: {environment.name}", mode)
         return self
 
     @model_validator(mode="after")

@@ -69,17 +69,17 @@ def _check_lengths(
     if not episodes["train"]:
         return []
     demonstrations = _longest_episodes(_episodes_to_clone(episodes["train"], config))
-    model_episodes = _longest_episodes(_world_model_episodes(episodes["train"], config))
+    model_episodes = _longest_episodes(_experience_model_episodes(episodes["train"], config))
     model_episodes += _longest_episodes(_measured_episodes(episodes["fidelity"], config))
     counter = _TokenCounter(layout, config, episodes["train"], model_episodes)
     experience_tokens, steps = counter.longest_example(experience, config.experience_model)
     policy_tokens = _policy_tokens(demonstrations, policy)
     for model in (policy, experience):
-        as_policy = policy_tokens if model is policy else 0
-        as_experience = experience_tokens if model is experience else 0
-        tokens = max(as_policy, as_experience)
+        needed_as_policy = policy_tokens if model is policy else 0
+        needed_as_experience_model = experience_tokens if model is experience else 0
+        tokens = max(needed_as_policy, needed_as_experience_model)
         if tokens > model.longest:
-            raise _too_short(model, tokens, _alternative(model, as_policy, counter, config))
+            raise _too_short(model, tokens, _advice(model, needed_as_policy, counter, config))
     max_steps = config.environment.max_steps
     dream_tokens = round(experience_tokens * max(1.0, max_steps / steps))
     if dream_tokens > experience.longest:
@@ -119,7 +119,7 @@ def _has_valid_length(episode: Trajectory, config: Config) -> bool:
     return len(episode.steps) > 0 and all(len(text) <= limit for text in (episode.task.initial_state, *texts))
 
 
-def _world_model_episodes(episodes: Sequence[Trajectory], config: Config) -> list[Trajectory]:
+def _experience_model_episodes(episodes: Sequence[Trajectory], config: Config) -> list[Trajectory]:
     """Return the episodes that the experience model is trained on."""
     from components.experience.dataset import select_episodes
 
@@ -195,7 +195,7 @@ class _TokenCounter:
             )
             for episode in self._episodes
         ]
-        limit = self._longest_demonstrations(model)
+        limit = self._max_demonstration_tokens(model)
         upper_bounds = [
             (example.depth + limit, len(episode.steps))
             for example, episode in zip(without_demonstrations, self._episodes, strict=True)
@@ -209,7 +209,7 @@ class _TokenCounter:
             for example, episode in zip(exact, self._episodes, strict=True)
         )
 
-    def _longest_demonstrations(self, model: Inspection) -> int:
+    def _max_demonstration_tokens(self, model: Inspection) -> int:
         """Return the tokens of `retrieval.k` demonstrations that are all as long as the longest one."""
         steps = [step for episode in self._train for step in episode.steps]
         by_length = sorted(steps, key=lambda step: len(step.state) + len(step.action) + len(step.next_state))
@@ -246,7 +246,7 @@ def _policy_tokens(episodes: Sequence[Trajectory], model: Inspection) -> int:
     return max(counts, default=0)
 
 
-def _alternative(model: Inspection, policy_tokens: int, counter: _TokenCounter, config: Config) -> str:
+def _advice(model: Inspection, policy_tokens: int, counter: _TokenCounter, config: Config) -> str:
     """Return what else the user can do: leave the history out if that is enough, or shorten the episodes."""
     if config.experience_model.history and policy_tokens <= model.longest:
         settings = config.experience_model.model_copy(update={"history": False})

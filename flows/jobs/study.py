@@ -30,7 +30,7 @@ from flows.jobs.cell_origin import Origin, origin_of
 from flows.jobs.study_cells import cell_file, cell_of_run, read_cell, write_cell
 from flows.jobs.study_methods import BASE, BASES, METHODS, method_config
 from flows.run.pipeline_run import Run
-from flows.run.plan import Step
+from flows.run.plan import PlannedStage
 from flows.run.rl_training import SNAPSHOTS
 from flows.stages.clone import clone_policy
 from flows.stages.evaluate_held_out import evaluate_policy, evaluate_snapshots
@@ -122,24 +122,24 @@ def run_cell(config: Config, root: Path, name: str, origin: Origin, directory: P
     return cell_of_run(run, name, origin)
 
 
-def steps_of(config: Config, name: str) -> dict[str, Step]:
+def steps_of(config: Config, name: str) -> dict[str, PlannedStage]:
     """Return the steps of a cell of the method `name` in order; `--dry-run` reads them."""
     method = METHODS[name]
-    steps = {"validate": Step(validate_data.declare), "clone": Step(clone_policy.declare)}
+    steps = {"validate": PlannedStage(validate_data.declare), "clone": PlannedStage(clone_policy.declare)}
     if method.dream:
-        steps["experience_model"] = Step(fine_tune_experience_model.declare)
-        steps["synthetic_rl"] = Step(train_in_dream.declare)
+        steps["experience_model"] = PlannedStage(fine_tune_experience_model.declare)
+        steps["synthetic_rl"] = PlannedStage(train_in_dream.declare)
     if method.real:
-        steps[method.last] = Step((refine_in_reality if method.dream else train_in_reality).declare)
-    steps["evaluate_policy"] = Step(lambda run: evaluate_policy.declare(run, method.last))
+        steps[method.last] = PlannedStage((refine_in_reality if method.dream else train_in_reality).declare)
+    steps["evaluate_policy"] = PlannedStage(lambda run: evaluate_policy.declare(run, method.last))
     if config.study.curve_every:
         steps |= {f"snapshots_{stage}": _snapshots_step(stage) for stage in method.stages}
     return steps
 
 
-def _snapshots_step(stage: str) -> Step:
+def _snapshots_step(stage: str) -> PlannedStage:
     """Return the step that evaluates the policies kept during training by `stage`, if it kept any."""
-    return Step(
+    return PlannedStage(
         lambda run: evaluate_snapshots.declare(run, stage),
         condition=lambda run: SNAPSHOTS in run.results[stage].outputs,
     )

@@ -16,7 +16,7 @@ from components.tracking.runs import find_run, list_runs
 from flows.jobs.study_methods import METHODS
 from flows.retrain import STEPS
 from flows.run.plan import REUSED, plan
-from flows.run.validation_games import with_draw
+from flows.run.validation_games import with_validation_draw
 
 
 def unchanged_since(config: Config, root: Path) -> str:
@@ -53,7 +53,7 @@ def _with_last_draw(config: Config, root: Path) -> Config:
             if earlier.status == "finished" and earlier.flow == "retrain":
                 draw = earlier.evaluation.draw
                 break
-    return with_draw(
+    return with_validation_draw(
         config.model_copy(update={"promotion": config.promotion.model_copy(update={"draw": draw})})
     )
 

@@ -75,7 +75,7 @@ Gate = Callable[[Run, StageResult], None]
 
 
 @dataclass(frozen=True)
-class Step:
+class PlannedStage:
     """A step of a job: the declaration of its stage, and a gate that may stop the job after it.
 
     Args:
@@ -100,7 +100,7 @@ class _PendingHashes(dict[str, str]):
         return f"{PENDING}{self._stage}"
 
 
-def plan(config: Config, root: Path, steps: Mapping[str, Step]) -> list[StagePlan]:
+def plan(config: Config, root: Path, steps: Mapping[str, PlannedStage]) -> list[StagePlan]:
     """Return what would happen to each step with this config. Nothing runs and nothing is written."""
     run = Run(config, root.resolve())
     planned: list[StagePlan] = []

@@ -31,7 +31,7 @@ def draw_of(refresh: str, today: date) -> int:
     return 100 * today.year + today.month if refresh == "month" else 0
 
 
-def with_draw(config: Config, today: date | None = None) -> Config:
+def with_validation_draw(config: Config, today: date | None = None) -> Config:
     """Return the config with the number of its draw set, so that a repeated run plays the same games."""
     if config.promotion.draw is not None:
         return config
@@ -47,7 +47,7 @@ def validation_file(run: Run, number: int = 0) -> Path:
     """
     recorded = {name: file_hash(run.data.tasks(name)) for name in RECORDED}
     draw_settings = {
-        "draw": with_draw(run.config).promotion.draw,
+        "draw": with_validation_draw(run.config).promotion.draw,
         "batch": number,
         "games": run.config.evaluation.tasks,
     }
@@ -64,9 +64,9 @@ def validation_games(run: Run, number: int = 0) -> list[Task]:
     return read_tasks(validation_file(run, number))
 
 
-def note_draw(run: Run) -> None:
+def record_validation_draw(run: Run) -> None:
     """Draw the first batch, and record the draw in the manifest and in MLflow."""
-    draw = with_draw(run.config).promotion.draw or 0
+    draw = with_validation_draw(run.config).promotion.draw or 0
     path = validation_file(run)
     games = run.config.evaluation.tasks
     run.manifest.evaluation = ValidationDraw(
@@ -93,7 +93,7 @@ def games_note(run: Run) -> str:
 def _draw_batch(run: Run, number: int) -> list[Task]:
     others = [task for name in RECORDED for task in read_tasks(run.data.tasks(name))]
     others += [task for earlier in range(number) for task in validation_games(run, earlier)]
-    seed = batch_seed(with_draw(run.config).promotion.draw or 0, number)
+    seed = batch_seed(with_validation_draw(run.config).promotion.draw or 0, number)
     return draw_validation_tasks(
         make_adapter(run.config.environment), run.config.evaluation.tasks, seed, others
     )

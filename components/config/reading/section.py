@@ -44,7 +44,7 @@ class Section(BaseModel):
             if getattr(self, name) != fields[name].get_default(call_default_factory=True)
         ]
 
-    def _refuse_dead(self, names: Sequence[str], mode: str, cure: str) -> None:
+    def _refuse_without_effect(self, names: Sequence[str], mode: str, cure: str) -> None:
         """Refuse options that were changed from their default although `mode` makes them idle."""
         dead = self._changed(names)
         if dead:

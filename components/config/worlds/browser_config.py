@@ -42,12 +42,12 @@ class BrowserConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _no_dead_options(self) -> BrowserConfig:
+    def _refuse_options_without_effect(self) -> BrowserConfig:
         twice = sorted({name for name in self.types if self.types.count(name) > 1})
         if twice:
             raise ValueError(
                 f"types names {', '.join(twice)} more than once: every fourth is for the test split alone"
             )
         if self.benchmark != "miniwob":
-            self._refuse_dead(["types"], f"benchmark: {self.benchmark}", "benchmark: miniwob")
+            self._refuse_without_effect(["types"], f"benchmark: {self.benchmark}", "benchmark: miniwob")
         return self

@@ -70,19 +70,23 @@ class EnvironmentConfig(Section):
     own: OwnConfig = Field(default_factory=OwnConfig)
 
     @model_validator(mode="after")
-    def _no_dead_options(self) -> EnvironmentConfig:
+    def _refuse_options_without_effect(self) -> EnvironmentConfig:
         for field, adapters in ADAPTERS_OWN.items():
             if self.name not in adapters:
-                self._refuse_dead([field], f"name: {self.name}", f"name: {' or '.join(adapters)}")
+                self._refuse_without_effect([field], f"name: {self.name}", f"name: {' or '.join(adapters)}")
         option = NEEDED.get(self.name)
         if option and not getattr(getattr(self, self.name), option):
             raise ValueError(
                 f"name: {self.name} needs environment.{self.name}.{option}; see docs/guides/add-a-world.md"
             )
         if self.games == "official":
-            self._refuse_dead(["receptacles", "objects", "seed"], "games: official", "games: generated")
+            self._refuse_without_effect(
+                ["receptacles", "objects", "seed"], "games: official", "games: generated"
+            )
         if self.name == "webshop" and self.webshop.source == "official":
-            self._refuse_dead(["seed"], f"webshop.{self.webshop.told}", "webshop.catalogue: generated")
+            self._refuse_without_effect(
+                ["seed"], f"webshop.{self.webshop.told}", "webshop.catalogue: generated"
+            )
         return self
 
     @model_serializer(mode="wrap")

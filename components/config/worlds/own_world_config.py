@@ -127,7 +127,9 @@ class OpenEnvConfig(TextWorldConfig):
                 "'?' or '#'"
             )
         if self.tasks == "seeds":
-            self._refuse_dead(["train_split", "test_split", "validation_split"], "tasks: seeds", "tasks: api")
+            self._refuse_without_effect(
+                ["train_split", "test_split", "validation_split"], "tasks: seeds", "tasks: api"
+            )
         return self
 
 

@@ -51,9 +51,9 @@ class WebshopConfig(Section):
         )
 
     @model_validator(mode="after")
-    def _no_dead_options(self) -> WebshopConfig:
+    def _refuse_options_without_effect(self) -> WebshopConfig:
         if self.source == "official":
-            self._refuse_dead(["products"], self.told, "catalogue: generated")
+            self._refuse_without_effect(["products"], self.told, "catalogue: generated")
         if self.catalogue == "generated":
-            self._refuse_dead(["goals"], "catalogue: generated", "catalogue: official")
+            self._refuse_without_effect(["goals"], "catalogue: generated", "catalogue: official")
         return self

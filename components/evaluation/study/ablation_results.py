@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from components.config import OF_REASONING, Config, ExperienceModelConfig
+from components.config import NEEDS_TEACHER_REASONING, Config, ExperienceModelConfig
 from components.evaluation.metrics.fidelity_metrics import (
     EXAMINED_POLICIES,
     examined_policy_metrics,
@@ -27,7 +27,7 @@ FULL = "full"
 """Name of the variant that lacks nothing."""
 _DEFAULTS = {
     name: ExperienceModelConfig.model_fields[name].default
-    for name in ("recall", "near_miss_weight", *OF_REASONING)
+    for name in ("recall", "near_miss_weight", *NEEDS_TEACHER_REASONING)
 }
 """Defaults of options that have no effect in some variants. These variants must leave them at the default."""
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
@@ -35,7 +35,10 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "no-history": {"experience_model": {"history": False, "recall": _DEFAULTS["recall"]}},
     "no-retrieval": {"retrieval": {"k": 0}},
     "no-reasoning": {
-        "experience_model": {"reasoning": False, **{name: _DEFAULTS[name] for name in OF_REASONING}}
+        "experience_model": {
+            "reasoning": False,
+            **{name: _DEFAULTS[name] for name in NEEDS_TEACHER_REASONING},
+        }
     },
     "expert-only": {
         "experience_model": {"behaviours": ["expert"], "near_miss_weight": _DEFAULTS["near_miss_weight"]}

@@ -195,7 +195,7 @@ class CachedRows:
             fp32 logits [B, V] at column `ends`.
         """
         positions = starts[:, None] + torch.arange(ids.shape[1], device=self.device)
-        self.cache.aim(positions)
+        self.cache.set_row_targets(positions)
         is_hidden = torch.arange(self.cache.reach, device=self.device)[None, None, :] > positions[:, :, None]
         mask = torch.zeros(is_hidden.shape, dtype=self.model.dtype, device=self.device).masked_fill_(
             is_hidden, float("-inf")

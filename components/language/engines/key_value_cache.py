@@ -47,7 +47,7 @@ class KeptLayer(CacheLayerMixin):
         return self.window()
 
     def write(self, keys: Tensor, values: Tensor) -> None:
-        """Write states [T, heads, d] to the places set by `KeptCache.aim_at`."""
+        """Write states [T, heads, d] to the places set by `KeptCache.set_token_targets`."""
         if not self.is_initialized:
             self.lazy_initialization(keys[None].transpose(1, 2), values[None].transpose(1, 2))
         assert self.keys is not None and self.values is not None
@@ -110,13 +110,13 @@ class KeptCache(Cache):
         self.kept = [KeptLayer(self) for _ in range(layers)]
         super().__init__(layers=[*self.kept])
 
-    def aim(self, positions: Tensor) -> None:
+    def set_row_targets(self, positions: Tensor) -> None:
         """Set where the next pass writes: the first B rows, at `positions` int64 [B, L]; grows the cache."""
         self._set_window(positions)
         self._positions = positions
         self._places = {}
 
-    def aim_at(self, slots: Tensor, positions: Tensor, rows: int) -> None:
+    def set_token_targets(self, slots: Tensor, positions: Tensor, rows: int) -> None:
         """Set where the next `KeptLayer.write` writes; grows the cache.
 
         Args:

@@ -99,7 +99,7 @@ class FusedDecoder:
             ends = lengths.cumsum(0)
             positions = torch.arange(len(ids)) + (starts - ends + lengths).repeat_interleave(lengths)
             slots = slots.repeat_interleave(lengths)
-        cache.aim_at(slots, positions, len(spans))
+        cache.set_token_targets(slots, positions, len(spans))
         self._extend_tables(cache.reach)
         cosines = self._cosines[positions][:, None]
         sines = self._sines[positions][:, None]

@@ -40,12 +40,12 @@ def test_nightly_at_three_utc_and_all_off(deployments):
 
 def test_the_scheduled_retraining_draws_other_validation_games_each_week(deployments):
     from components.config import load_config
-    from flows.run.validation_games import with_draw
+    from flows.run.validation_games import with_validation_draw
 
     given = deployments["retrain"]["parameters"]
     config = load_config(ROOT / given["config_file"], given["overrides"])
-    draws = [with_draw(config, date(2026, 12, day)).promotion.draw for day in (28, 31)] + [
-        with_draw(config, date(2027, 1, day)).promotion.draw for day in (3, 4)
+    draws = [with_validation_draw(config, date(2026, 12, day)).promotion.draw for day in (28, 31)] + [
+        with_validation_draw(config, date(2027, 1, day)).promotion.draw for day in (3, 4)
     ]
     assert draws == [202653, 202653, 202653, 202701], "ISO weeks begin on Mondays, across years"
 

@@ -12,7 +12,7 @@ from components.tracking.stage_store.stage_keys import key_of
 from flows.cli.tables.plan_table import print_stages
 from flows.printing.output import Output
 from flows.run.pipeline_run import Run
-from flows.run.plan import Step, describe_changes, plan, seconds_to_run, why
+from flows.run.plan import PlannedStage, describe_changes, plan, seconds_to_run, why
 from flows.run.stage import Fingerprint, Stage, StageOutput
 
 
@@ -30,7 +30,7 @@ def no_work(inputs, directory):
     raise AssertionError("a plan runs nothing")
 
 
-STEPS = {"first": Step(first), "second": Step(second)}
+STEPS = {"first": PlannedStage(first), "second": PlannedStage(second)}
 
 
 @pytest.fixture

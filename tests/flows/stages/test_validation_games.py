@@ -12,7 +12,7 @@ from components.errors import EnvironmentFailure
 from components.tracking.held_out_ledger import LEDGER, held_out_reads, note_held_out_read
 from components.trajectories.store import DataLayout, write_tasks
 from flows.run.pipeline_run import Run
-from flows.run.validation_games import draw_of, validation_file, validation_games, with_draw
+from flows.run.validation_games import draw_of, validation_file, validation_games, with_validation_draw
 
 FEW = ["evaluation.tasks=12", "environment.workers=1"]
 
@@ -80,12 +80,12 @@ def test_too_few_tasks_are_reported_before_any_stage(root, monkeypatch):
 def test_the_draw_follows_the_calendar_unless_it_is_named():
     day = date(2026, 11, 26)
     assert [draw_of(refresh, day) for refresh in ("never", "week", "month")] == [0, 202648, 202611]
-    weekly = with_draw(load_config(None, ["promotion.refresh=week"]), day)
+    weekly = with_validation_draw(load_config(None, ["promotion.refresh=week"]), day)
     assert weekly.promotion.draw == 202648
-    assert with_draw(weekly, date(2027, 6, 1)) == weekly, (
+    assert with_validation_draw(weekly, date(2027, 6, 1)) == weekly, (
         "a run that is made again plays the games of its record"
     )
-    assert with_draw(load_config(), day).promotion.draw == 0
+    assert with_validation_draw(load_config(), day).promotion.draw == 0
 
 
 def test_the_ledger_counts_the_readings_of_a_list_of_test_games(root, tmp_path):
