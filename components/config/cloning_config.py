@@ -37,9 +37,9 @@ class CloningConfig(Section):
     @model_validator(mode="after")
     def _only_experts_have_alternatives(self) -> CloningConfig:
         if self.early_experience != "none" and self.behaviours != ["expert"]:
-            found = (
+            problem = (
                 f"early_experience: {self.early_experience} compares an expert's actions with others; "
                 f"behaviours: {self.behaviours}"
             )
-            raise ValueError(f"{found} has episodes of others. Expected behaviours: [expert]")
+            raise ValueError(f"{problem} has episodes of others. Expected behaviours: [expert]")
         return self

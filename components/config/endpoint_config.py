@@ -1,7 +1,7 @@
-"""The config section `endpoint`: which language model is asked over HTTP, and how patiently.
+"""The config section `endpoint`: the language model that is asked over HTTP, and its timeouts.
 
-The key itself never stands in a config, since every run saves its own: the section names the environment
-variable that holds it.
+The API key is never in a config, because every run saves its config. The section names the environment
+variable with the key.
 """
 
 from __future__ import annotations
@@ -80,15 +80,15 @@ class EndpointConfig(Section):
 
 
 def variable_name(text: str) -> bool:
-    """True for what can be the name of an environment variable."""
+    """Return True if `text` can be the name of an environment variable."""
     return re.fullmatch(r"[A-Z_][A-Z0-9_]*", text) is not None
 
 
 def plain_address(url: str) -> bool:
-    """True for an http(s) address that holds no user, password, query or fragment."""
+    """Return True for an http(s) address without user, password, query or fragment."""
     try:
         parts = urlsplit(url)
-        _ = parts.port  # raises where it is no number
+        _ = parts.port  # raises if it is not a number
     except ValueError:
         return False
     return (

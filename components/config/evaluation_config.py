@@ -64,7 +64,7 @@ class EvaluationConfig(Section):
 
 
 class StudyConfig(Section):
-    """What `dreamgym study` looks at beside the last policies; `dreamgym retrain` has no use for it."""
+    """What `dreamgym study` evaluates besides the final policies; `dreamgym retrain` does not read it."""
 
     curve_every: int = Field(
         0,

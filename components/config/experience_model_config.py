@@ -125,8 +125,8 @@ class ExperienceModelConfig(Section):
         if not self.reasoning:
             self._refuse_without_effect(["teacher"], "reasoning: false", "reasoning: true")
         if self.teacher == "llm" or not self.reasoning:
-            given = f"teacher: {self.teacher}, reasoning: {self.reasoning}"
+            setting = f"teacher: {self.teacher}, reasoning: {self.reasoning}"
             self._refuse_without_effect(
-                NEEDS_TEACHER_REASONING, given, "the programmatic teacher's reasoning"
+                NEEDS_TEACHER_REASONING, setting, "the programmatic teacher's reasoning"
             )
         return self

@@ -160,7 +160,7 @@ def removed_options(values: Mapping[str, Any]) -> dict[str, Any]:
 
     Options that had no effect there, such as PPO's with GRPO, do not count.
     """
-    found: dict[str, Any] = {}
+    differing: dict[str, Any] = {}
     for key in _leaves(values):
         section, _, rest = key.partition(".")
         value = _value_at(values, key)
@@ -170,8 +170,8 @@ def removed_options(values: Mapping[str, Any]) -> dict[str, Any]:
         own_of = rest.partition(".")[0]
         if own_of in ("ppo", "dpo", "rft") and own_of != kind:
             continue
-        found[key] = value
-    return found
+        differing[key] = value
+    return differing
 
 
 def _value_at(values: Mapping[str, Any], key: str) -> Any:

@@ -44,16 +44,14 @@ Precision = Literal["fp32", "bf16"]
 
 @dataclass(frozen=True)
 class ConfigSource:
-    """Where a config comes from: its file, and the `key=value` overrides on top. It takes no part in
-    comparing configs.
-    """
+    """The file and the `key=value` overrides of a config; not part of its equality."""
 
     file: str = field(default="", compare=False)
     overrides: tuple[str, ...] = field(default=(), compare=False)
 
 
 class Config(Section):
-    """One run's whole configuration."""
+    """The configuration of a run."""
 
     _source: ConfigSource = PrivateAttr(default_factory=ConfigSource)
 
@@ -95,13 +93,13 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _endpoint_fits_its_users(self) -> Config:
-        """Refuse an endpoint that nobody asks, and one that is asked and not named."""
+        """Refuse an endpoint that no option uses, and a used one without address or model."""
         users = ["experience_model.teacher=llm"] if self.experience_model.teacher == "llm" else []
         users += ["fidelity.judged"] if self.fidelity.judged else []
         changed = ", ".join(f"endpoint.{name}" for name in self.endpoint._changed())
         if changed and not users:
-            cure = "remove it or set experience_model.teacher=llm or fidelity.judged"
-            raise ValueError(f"{changed} has no effect: nothing asks an endpoint; {cure}")
+            next_step = "remove it or set experience_model.teacher=llm or fidelity.judged"
+            raise ValueError(f"{changed} has no effect: nothing asks an endpoint; {next_step}")
         missing = [
             f"endpoint.{name}" for name in ("url", "model") if users and not getattr(self.endpoint, name)
         ]
@@ -118,10 +116,10 @@ class Config(Section):
         differ.
         """
         if self.environment.name != "alfworld" and "experiment" not in self.tracking.model_fields_set:
-            named = self.tracking.model_copy(
+            tracking = self.tracking.model_copy(
                 update={"experiment": f"{self.tracking.experiment}-{self.environment.name}"}
             )
-            object.__setattr__(self, "tracking", named)  # frozen for everyone else
+            object.__setattr__(self, "tracking", tracking)  # the section is frozen
         return self
 
     @model_validator(mode="after")
@@ -146,12 +144,12 @@ class Config(Section):
 
 
 def load_config(path: Path | str | None = None, overrides: Sequence[str] = ()) -> Config:
-    """The config of `path` (YAML or the resolved JSON) with `key=value` overrides on top, such as
+    """Return the config of `path` (YAML or the resolved JSON) with `key=value` overrides on top, such as
     `rl.num_generations=4`.
 
     Raises:
-        ConfigError: the file is missing or no mapping, a key stands twice, or a key or value is refused; the
-            nearest valid key is named.
+        ConfigError: the file is missing or not a mapping, has a key twice, or has a key or value that is
+            refused; the message names the nearest valid key.
     """
     values: dict[str, Any] = {}
     if path is not None:
@@ -167,10 +165,10 @@ def load_config(path: Path | str | None = None, overrides: Sequence[str] = ()) -
 
 
 def source_of(config: Config) -> ConfigSource:
-    """The file and the overrides that `load_config` made the config of; empty if it was made otherwise."""
+    """Return the file and the overrides of a config from `load_config`; empty for other configs."""
     return config._source
 
 
 def dump_config(config: Config) -> str:
-    """The resolved config as JSON text; `load_config` reads it back to an equal config."""
+    """Return the resolved config as JSON text; `load_config` reads it back to an equal config."""
     return json.dumps(config.model_dump(exclude_unset=False), indent=2, sort_keys=True) + "\n"

@@ -12,7 +12,7 @@ _NAME = re.compile(r"[^/:\x00-\x1f\x7f]{1,200}")
 
 
 class TrackingConfig(Section):
-    """MLflow: where it is and what the experiment is called."""
+    """MLflow: its address and the name of the experiment."""
 
     uri: str = Field(
         "", description="MLflow tracking URI; empty: $MLFLOW_TRACKING_URI, else sqlite under mlflow/."

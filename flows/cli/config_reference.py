@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
@@ -145,6 +146,24 @@ def _default(spec: FieldInfo) -> str:
     return json.dumps(value)
 
 
+_SCALARS = {int: "integer", float: "number", bool: "true, false", str: "text"}
+
+
+def _type_in_words(kind: Any) -> str:
+    """Return a type, such as `int | None` or `list[str]`, in words."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    words = []
+    for one in kinds:
+        if get_origin(one) is list:
+            item = get_args(one)[0]
+            words.append(f"list of {'integers' if item is int else 'text'}")
+        elif get_origin(one) is Literal:
+            words += [f"`{value}`" for value in get_args(one)]
+        elif one is not NoneType:
+            words.append(_SCALARS[one])
+    return " or ".join(words) + (" or empty" if NoneType in kinds else "")
+
+
 def _values(spec: FieldInfo) -> str:
     kind: Any = spec.annotation
     if tags := variants(kind):
@@ -153,7 +172,7 @@ def _values(spec: FieldInfo) -> str:
         return ", ".join(f"`{value}`" for value in get_args(kind))
     if _entry(spec) is not None:
         return "list of mappings, see below"
-    words = {int: "integer", float: "number", bool: "true, false", str: "text"}.get(kind, "list of text")
+    words = _type_in_words(kind)
     phrases: dict[type, str] = {Ge: "at least {}", Gt: "above {}", Le: "at most {}", Lt: "below {}"}
     marks = [mark for mark in spec.metadata if type(mark) in phrases]
     limits = [phrases[type(mark)].format(getattr(mark, type(mark).__name__.lower())) for mark in marks]

@@ -1,6 +1,4 @@
-"""Reading a hand-written config: the file, the `key=value` overrides, and what to say about a key or value
-that is refused.
-"""
+"""Read a config file and `key=value` overrides, and explain each key or value that is refused."""
 
 from __future__ import annotations
 
@@ -20,10 +18,10 @@ from components.files import read_text
 
 
 def read_values(path: Path) -> dict[str, Any]:
-    """The mapping of a YAML or JSON file, its plain scalars as `Plain`.
+    """Return the mapping of a YAML or JSON file, with plain scalars as `Plain`.
 
     Raises:
-        ConfigError: the file is missing, unreadable or no mapping, or a key stands twice.
+        ConfigError: the file is missing, unreadable or not a mapping, or has a key twice.
     """
     if not path.is_file():
         near = sorted(str(other) for other in Path("configs").glob("*.yaml"))
@@ -57,22 +55,22 @@ def read_values(path: Path) -> dict[str, Any]:
 
 
 def set_values(values: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Put `key=value` overrides such as `rl.dream.num_generations=4` into `values`; `cloning={epochs: 2}`
-    sets that key of the section alone.
+    """Write `key=value` overrides such as `rl.dream.num_generations=4` into `values`, in place.
+
+    `cloning={epochs: 2}` sets only that key of the section.
 
     Raises:
-        ConfigError: one has no value, or is no YAML, or two of them give one key different values.
+        ConfigError: an override has no value or is not YAML, or two of them set a key to different values.
     """
-    given: dict[str, Any] = {}
+    values_by_key: dict[str, Any] = {}
     for override in overrides:
         for key, value in _leaves(*_parsed(override)):
-            before = given.setdefault(key, value)
-            if before != value or type(before) is not type(
-                value
-            ):  # the values are not repeated: one may hold a password
-                found = f"The command line gives {key} twice, with different values."
-                raise ConfigError(found, "Expected one value.", "Leave one of them out.")
-    for key, value in given.items():
+            before = values_by_key.setdefault(key, value)
+            if before != value or type(before) is not type(value):
+                # The message does not repeat the values: one may be a password.
+                problem = f"The command line gives {key} twice, with different values."
+                raise ConfigError(problem, "Expected one value.", "Leave one of them out.")
+    for key, value in values_by_key.items():
         _set(values, key, value)
 
 
@@ -87,14 +85,14 @@ def _parsed(override: str) -> tuple[str, Any]:
     try:
         value = parse_yaml(text)
     except YamlRefused as error:
-        found = f"The value of the override {key}=... is refused: {error}."
+        problem = f"The value of the override {key}=... is refused: {error}."
         raise ConfigError(
-            found, next_step=f"If it is text, put it in quotes for the shell and for YAML: {key}='\"...\"'"
+            problem, next_step=f"If it is text, put it in quotes for the shell and for YAML: {key}='\"...\"'"
         ) from None
     if "#" in text and (value is None or (isinstance(value, Plain) and value != text.strip())):
-        found = f"In the override {key}=... YAML takes what follows '#' for a comment and drops it."
+        problem = f"In the override {key}=... YAML reads the text after '#' as a comment and drops it."
         raise ConfigError(
-            found,
+            problem,
             next_step="If it belongs to the text, put it in quotes for the shell and for YAML: "
             f"{key}='\"...\"'",
         )
@@ -116,20 +114,20 @@ def _set(values: dict[str, Any], key: str, value: Any) -> None:
             values[parent] = {}
         values = values[parent]
         if not isinstance(values, dict):
-            found = f"The override {key} sets a key below {parent}, which has a value of its own."
-            raise ConfigError(found, next_step="See docs/configuration.md for the keys.")
+            problem = f"The override {key} sets a key below {parent}, which has a value of its own."
+            raise ConfigError(problem, next_step="See docs/configuration.md for the keys.")
     values[leaf] = value
 
 
 def explained(error: ValidationError, path: Path | str | None, config: type[Section]) -> ConfigError:
-    """What to tell the user about values that `config` refuses: each key, its value, what was expected, and
-    the nearest valid name.
-    """
-    said: dict[str, list[str]] = {}
+    """Return the error for values that `config` refuses, with the expected value and similar keys."""
+    words_by_head: dict[str, list[str]] = {}
     for problem in _without_repetition(error.errors()):
         head, words = _problem(problem, config)
-        said.setdefault(head, []).append(words)
-    sentences = [f"{head}{', or '.join(dict.fromkeys(words))}".rstrip(".") for head, words in said.items()]
+        words_by_head.setdefault(head, []).append(words)
+    sentences = [
+        f"{head}{', or '.join(dict.fromkeys(words))}".rstrip(".") for head, words in words_by_head.items()
+    ]
     lines = " ".join(sentence if sentence.endswith("?") else f"{sentence}." for sentence in sentences)
     next_step = "See docs/configuration.md for all keys."
     return ConfigError(
@@ -138,23 +136,23 @@ def explained(error: ValidationError, path: Path | str | None, config: type[Sect
 
 
 def _without_repetition(problems: Sequence[Any]) -> list[Any]:
-    """A problem of a key for all RL stages is told once, as `rl.KEY`."""
+    """Return the problems, with one of a key for all RL stages only once, as `rl.KEY`."""
     stages: dict[str, list[Any]] = {}
     for problem in problems:
         if problem["loc"][:1] == ("rl",) and len(problem["loc"]) >= 2:
             stages.setdefault(str((problem["loc"][2:], problem["msg"])), []).append(problem)
-    told: list[Any] = []
+    distinct: list[Any] = []
     for problem in problems:
         same = stages.get(str((problem["loc"][2:], problem["msg"])), [])
         if len(same) < RL_STAGES or problem["loc"][:1] != ("rl",):
-            told.append(problem)
+            distinct.append(problem)
         elif problem is same[0]:
-            told.append({**problem, "loc": ("rl", *problem["loc"][2:])})
-    return told
+            distinct.append({**problem, "loc": ("rl", *problem["loc"][2:])})
+    return distinct
 
 
 def _problem(problem: Any, config: type[Section]) -> tuple[str, str]:
-    """The key with its value, and what was expected."""
+    """Return the key with its value, and what was expected."""
     place = _place(problem["loc"], config)
     last = (
         place[:-1] if place and isinstance(place[-1], int) else place
@@ -171,7 +169,7 @@ def _problem(problem: Any, config: type[Section]) -> tuple[str, str]:
 
 
 def _place(loc: Sequence[Any], config: type[Section]) -> list[Any]:
-    """pydantic's location without the names of types in unions."""
+    """Return pydantic's location without the names of types in unions."""
     parts: list[Any] = []
     for part in loc:
         if str(part).startswith(("list[", "literal[")):
@@ -196,17 +194,17 @@ def _unknown(place: list[str], config: type[Section], tag: str) -> str:
             f"Unknown key {name} in a file: dots are for the command line. Expected {leaf} below the "
             f"section {section}"
         )
-    known = _keys_at(parents, config)
+    valid_keys = _keys_at(parents, config)
     elsewhere = [other for other in all_keys(config) if other.split(".")[-1] == name]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(name, valid_keys, n=1, cutoff=0.4)
     full = elsewhere or [".".join([*parents, guess]) for guess in near]
     return f"Unknown key {key}. " + (
-        f"Did you mean {' or '.join(full)}?" if full else f"Valid here: {', '.join(known)}"
+        f"Did you mean {' or '.join(full)}?" if full else f"Valid here: {', '.join(valid_keys)}"
     )
 
 
 def _shown(value: object) -> str:
-    """A value as it was written: text in quotes only if it was in quotes."""
+    """Return a value as it was written: in quotes only if it was in quotes."""
     if isinstance(value, list):
         return f"a list of {len(value)}"
     text = str(value) if isinstance(value, Plain) and value else repr(value)
@@ -224,7 +222,7 @@ _BOUNDS = {
 
 
 def _expected(problem: Any, place: list[str], config: type[Section]) -> str:
-    """What pydantic expected, in the words of the other messages."""
+    """Return what pydantic expected, in the words of the other messages."""
     kind, context, spec = problem["type"], problem.get("ctx", {}), _spec_at(place, config)
     if kind == "value_error":
         return str(context["error"])
@@ -258,13 +256,13 @@ def _expected(problem: Any, place: list[str], config: type[Section]) -> str:
 
 
 def _spec_at(place: list[str], config: type[Section]) -> FieldInfo | None:
-    """The field at a dotted place; None for the config itself."""
+    """Return the field at a dotted place; None for the config itself."""
     section = _section_at(place[:-1], config)
     return section.input_fields().get(place[-1]) if place and section else None
 
 
 def _section_at(place: Sequence[str], config: type[Section]) -> type[Section] | None:
-    """The section at a dotted place; an item of a list and a type of a tagged union count as places too."""
+    """Return the section at a dotted place; items of lists and types of tagged unions are places too."""
     kind: Any = config
     for part in place:
         if isinstance(kind, type) and issubclass(kind, Section):
@@ -285,7 +283,7 @@ def _keys_at(place: Sequence[str], config: type[Section]) -> list[str]:
 
 
 def all_keys(section: type[Section], prefix: str = "") -> list[str]:
-    """All dotted keys below a section; of a tagged union those of all types."""
+    """Return all dotted keys below a section; of a tagged union those of all types."""
     keys: list[str] = []
     for name, spec in section.input_fields().items():
         kinds: list[Any] = [*variants(spec.annotation).values()] or [spec.annotation]

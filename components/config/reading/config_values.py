@@ -1,14 +1,13 @@
-"""Config values as a reader sees them: the field's type decides what a YAML scalar without quotes is.
+"""Read config values: the type of the field decides what a YAML scalar without quotes is.
 
-YAML 1.1 reads `010` as 8, `1:30` as 90, `0x1F` as 31 and `no` as false, whatever field they stand in. Here
-the rules are:
+YAML 1.1 reads `010` as 8, `1:30` as 90, `0x1F` as 31 and `no` as false in any field. The rules here are:
 
 1. An integer is decimal, without leading zeros; groups of three digits may be separated by `_`; `2.0e6` is
    whole and counts too.
 2. A number is decimal, with a fraction and an exponent if need be (`1e-3`).
 3. A truth value is true, false, yes, no, on or off.
 4. A text is the text as written: `off`, `010` and `2026-11-26` are words where a word is expected.
-5. What stands in quotes is text and never a number. `null` is only for fields that may be empty.
+5. A value in quotes is text, never a number. `null` is only for fields that may be empty.
 6. A seed is written in decimal digits alone, so that equal seeds look equal.
 
 Every other spelling is refused with the value, in a file and on the command line alike.
@@ -49,12 +48,15 @@ Seed = Annotated[int, DigitsAlone(), Field(ge=0, le=LARGEST_INTEGER)]
 
 
 def read_value(value: object, kind: Any, digits_alone: bool = False) -> object:
-    """`value` as a field of the type `kind` takes it; what another check judges better is returned as it is.
+    """Return `value` as the type `kind` of its field reads it.
 
-    Args: digits_alone: an integer must be written in decimal digits, without sign, separator or fraction.
+    A value that another check reports better is returned unchanged.
+
+    Args:
+        digits_alone: an integer must be written in decimal digits, without sign, separator or fraction.
 
     Raises:
-        ValueError: the spelling is not one of those that the module names.
+        ValueError: the spelling is none of those listed above.
     """
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     if value is None or (isinstance(value, Plain) and NoneType in kinds and value in ("", *_NULLS)):
@@ -129,7 +131,7 @@ def _text(value: object) -> object:
 
 
 def _as_yaml_reads(text: str) -> str:
-    """What YAML 1.1 makes of a spelling that is no decimal number here, as a reason to refuse it."""
+    """Return how YAML 1.1 reads a spelling that is refused here; empty if it reads no other number."""
     try:
         value = yaml.safe_load(text) if len(text) < 60 else text
     except (yaml.YAMLError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The base of all config sections: closed, immutable, and without options that have no effect."""
+"""The base class of all config sections: closed, immutable, and strict about options without effect."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ class Section(BaseModel):
 
     @classmethod
     def input_fields(cls) -> dict[str, FieldInfo]:
-        """The keys that a file may set in this section."""
+        """Return the keys that a file may set in this section."""
         return dict(cls.model_fields)
 
     @field_validator("*", mode="before")
     @classmethod
     def _read_as_written(cls, value: Any, info: ValidationInfo) -> Any:
-        """A scalar is what the field's type makes of its spelling; a section with nothing below it sets
-        nothing.
-        """
+        """Read a scalar by the field's type; a section with nothing below it sets nothing."""
         spec = cls.model_fields[str(info.field_name)]
         if isinstance(spec.annotation, type) and issubclass(spec.annotation, Section):
             return {} if isinstance(value, Plain) and value in ("", "null", "~") else value
@@ -36,7 +34,7 @@ class Section(BaseModel):
         )
 
     def _changed(self, names: Sequence[str] = ()) -> list[str]:
-        """Those of `names` (of all fields, if none are given) that differ from their default."""
+        """Return those of `names` (default: all fields) whose value differs from the default."""
         fields = type(self).model_fields
         return [
             name
@@ -44,18 +42,20 @@ class Section(BaseModel):
             if getattr(self, name) != fields[name].get_default(call_default_factory=True)
         ]
 
-    def _refuse_without_effect(self, names: Sequence[str], mode: str, cure: str) -> None:
-        """Refuse options that were changed from their default although `mode` makes them idle."""
-        dead = self._changed(names)
-        if dead:
-            raise ValueError(f"{', '.join(dead)} has no effect with {mode}; remove it or set {cure}")
+    def _refuse_without_effect(self, names: Sequence[str], mode: str, next_step: str) -> None:
+        """Refuse options that were changed from their default although they have no effect with `mode`."""
+        without_effect = self._changed(names)
+        if without_effect:
+            raise ValueError(
+                f"{', '.join(without_effect)} has no effect with {mode}; remove it or set {next_step}"
+            )
 
 
 def variants(kind: Any) -> dict[str, type[Section]]:
-    """Tag -> section of a tagged union such as `rl.algorithm`; empty for other types."""
-    found: dict[str, type[Section]] = {}
+    """Return tag -> section of a tagged union such as `rl.algorithm`; empty for other types."""
+    sections: dict[str, type[Section]] = {}
     for member in get_args(kind) if get_origin(kind) in (Union, UnionType) else ():
         section, *marks = get_args(member) if get_origin(member) is Annotated else (member,)
         if isinstance(section, type) and issubclass(section, Section):
-            found |= {str(mark.tag): section for mark in marks if isinstance(mark, Tag)}
-    return found
+            sections |= {str(mark.tag): section for mark in marks if isinstance(mark, Tag)}
+    return sections

@@ -1,8 +1,8 @@
-"""A YAML or JSON text as plain mappings, lists and scalars, with what PyYAML lets pass refused by line.
+"""Read YAML or JSON text as mappings, lists and scalars, and refuse equal keys.
 
-PyYAML keeps the last of two equal keys and says nothing: a whole section of a config is lost that way. Here
-equal keys are refused at every level. Scalars without quotes come back as `Plain`, so that the config's
-fields decide what they are (`config_values.py`).
+PyYAML silently keeps the last of two equal keys, so a whole section of a config can be lost. Here equal keys
+are refused at every level, with their lines. Scalars without quotes are returned as `Plain`: the fields of
+the config decide what they are (`config_values.py`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _MERGE = "<<"
 
 
 class YamlRefused(ValueError):
-    """The text is no YAML, or says something twice; the message names the lines."""
+    """The text is not YAML or has a key twice; the message names the lines."""
 
 
 def parse_yaml(text: str) -> Any:
-    """The value of the one document in `text`; None if there is none.
+    """Return the value of the document in `text`; None if there is none.
 
     Raises:
-        YamlRefused: a key stands twice in one mapping, the syntax is wrong, a tag is used, or an alias
+        YamlRefused: a mapping has a key twice, the syntax is wrong, a tag is used, or an alias
             contains itself.
     """
     try:
@@ -54,7 +54,7 @@ class _Reader:
         self._open: set[int] = set()
 
     def value(self, node: yaml.Node) -> Any:
-        """The Python value of a node."""
+        """Return the Python value of a node."""
         if id(node) in self._open:
             raise YamlRefused(f"{_line(node)}: an alias contains itself")
         if id(node) not in self._read:
@@ -64,11 +64,11 @@ class _Reader:
                     "value alone"
                 )
             self._open.add(id(node))
-            self._read[id(node)] = self._made(node)
+            self._read[id(node)] = self._build(node)
             self._open.discard(id(node))
         return self._read[id(node)]
 
-    def _made(self, node: yaml.Node) -> Any:
+    def _build(self, node: yaml.Node) -> Any:
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node)
         if isinstance(node, yaml.SequenceNode):
@@ -85,7 +85,7 @@ class _Reader:
                 raise YamlRefused(f"line {line}: a key is a list or a mapping; expected a name")
             key = str(key_node.value)
             if key in lines:
-                again = f"line {line}: the key {key} stands in line {lines[key]} already"
+                again = f"line {line}: the key {key} is already in line {lines[key]}"
                 raise YamlRefused(f"{again}; write it once, with all that belongs to it")
             lines[key] = line
             if key == _MERGE and key_node.style is None:
@@ -95,7 +95,7 @@ class _Reader:
         return merged | own
 
     def _merged(self, node: yaml.Node) -> dict[str, Any]:
-        """What `<<` brings in: a mapping, or a list of them that agree where they have the same key."""
+        """Return the keys that `<<` merges: of a mapping, or of mappings that agree in common keys."""
         values = self.value(node)
         parts = values if isinstance(values, list) else [values]
         if not all(isinstance(part, dict) for part in parts):

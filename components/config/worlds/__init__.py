@@ -1,1 +1,1 @@
-"""The section `environment`: which world is played in, and the options of each world."""
+"""The section `environment`: the real environment and the options of each."""

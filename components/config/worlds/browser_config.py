@@ -1,4 +1,4 @@
-"""The config section `environment.browser`: which benchmark a real Chromium plays, and how patiently."""
+"""The config section `environment.browser`: the benchmark that a real Chromium plays, and its timeouts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from components.config.reading.section import Section
 
 
 class BrowserConfig(Section):
-    """The browser environment's own options; `environment.workers` says how many browsers there are."""
+    """Options of the browser environment; `environment.workers` is the number of browsers."""
 
     action_seconds: ClassVar[float] = 5.0
     """Longest wait until an element can be acted on; BrowserGym's 0.5 fails on a busy machine."""

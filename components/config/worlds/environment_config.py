@@ -1,4 +1,4 @@
-"""The section `environment` of the configuration: which world is played in, and what it is like."""
+"""The config section `environment`: the real environment and its options."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ ADAPTERS_OWN = {
 """Fields of `environment` that only some adapters read; with another one they are refused, and left out of
 what is recorded.
 """
-IDLE: dict[str, Any] = {
+WITHOUT_EFFECT: dict[str, Any] = {
     "workers": True,
     "openenv": {"token_variable", "timeout_seconds", "sessions"},
     "browser": {"executable", "page_seconds"},
 }
-"""What of the section `environment` changes no result, as pydantic's `exclude` takes it."""
+"""Options of the section `environment` that change no result, in the form of pydantic's `exclude`."""
 NEEDED = {"gymnasium": "factory", "openenv": "url", "own": "adapter"}
-"""Worlds that the user brings: the option of each that says where it is."""
+"""World of the user -> the option with its address or code."""
 
 
 class EnvironmentConfig(Section):
-    """Which real environment, and how large its worlds are."""
+    """The real environment, and the size of its worlds."""
 
     name: Literal["alfworld", "webshop", "browser", "gymnasium", "openenv", "own"] = Field(
         "alfworld",
@@ -85,15 +85,13 @@ class EnvironmentConfig(Section):
             )
         if self.name == "webshop" and self.webshop.source == "official":
             self._refuse_without_effect(
-                ["seed"], f"webshop.{self.webshop.told}", "webshop.catalogue: generated"
+                ["seed"], f"webshop.{self.webshop.catalogue_in_words}", "webshop.catalogue: generated"
             )
         return self
 
     @model_serializer(mode="wrap")
     def _without_other_adapters_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What another adapter alone would read is part of no record, so that a new adapter changes no old
-        one's.
-        """
+        """Leave out the options of other adapters, so that a new adapter changes no record of an old one."""
         return {
             name: value
             for name, value in handler(self).items()
@@ -101,20 +99,24 @@ class EnvironmentConfig(Section):
         }
 
     def decisive(self, *, where: bool = False) -> dict[str, Any]:
-        """What of this section decides which tasks there are and how they go, as plain values: nothing of
-        this machine, but whether WebShop's `auto` means the official files here.
+        """Return the values of this section that affect the tasks and their course.
 
-        Args: where: with the address of an OpenEnv server, which may move and hold the same world, or stay
-        and hold another.
+        Options of the machine are left out. WebShop's `auto` is replaced if it means the official files here.
+
+        Args:
+            where: include the address of an OpenEnv server. A server may move and have the same world, or
+                stay and have another.
         """
-        idle = IDLE if where else IDLE | {"openenv": {"url", *IDLE["openenv"]}}
-        values = self.model_dump(mode="json", exclude=idle)
+        excluded = (
+            WITHOUT_EFFECT if where else WITHOUT_EFFECT | {"openenv": {"url", *WITHOUT_EFFECT["openenv"]}}
+        )
+        values = self.model_dump(mode="json", exclude=excluded)
         if self.name == "webshop" and self.webshop.source == "official":
             values["webshop"]["catalogue"] = "official"
         return values
 
     @property
     def own_module(self) -> str:
-        """The module of the user's own code that makes the world; "" for none."""
-        named = {"gymnasium": self.gymnasium.factory, "own": self.own.adapter}.get(self.name, "")
-        return named.partition(":")[0]
+        """The module of the user's code for the world; "" if there is none."""
+        import_path = {"gymnasium": self.gymnasium.factory, "own": self.own.adapter}.get(self.name, "")
+        return import_path.partition(":")[0]

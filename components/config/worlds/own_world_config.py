@@ -1,8 +1,7 @@
-"""The config sections of worlds that are the user's own: behind an OpenEnv server, with Gymnasium's
-interface, or with an own adapter.
+"""The config sections of the user's worlds: an OpenEnv server, a Gymnasium interface, or an adapter.
 
-Code is imported from where a `module:name` says and from nowhere else, and a token never stands in a config:
-the section names the environment variable that holds it.
+Code is imported only from a `module:name` in the config. A token is never in a config: the section names the
+environment variable with the token.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ IMPORT_PATH = r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 
 
 class TextWorldConfig(Section):
-    """What no world of text says by itself, so the user must."""
+    """What a text world does not say about itself."""
 
     instruction: str = Field(
         "", description="The task, if the first observation of the world does not state it."
@@ -105,7 +104,7 @@ class OpenEnvConfig(TextWorldConfig):
 
     @model_serializer(mode="wrap")
     def _without_empty_validation_split(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Left out where it is empty, so that data recorded without the field still fits its config."""
+        """Leave the field out if it is empty, so that data recorded without it still fits its config."""
         return {name: value for name, value in handler(self).items() if name != "validation_split" or value}
 
     @field_validator("url")
@@ -115,7 +114,7 @@ class OpenEnvConfig(TextWorldConfig):
 
     @model_validator(mode="after")
     def _no_secrets_and_no_dead_options(self) -> OpenEnvConfig:
-        """The messages do not repeat what they refuse: it may be a token or a password."""
+        """Refuse secrets; the messages do not repeat the value, which may be a token or a password."""
         if self.token_variable and not variable_name(self.token_variable):
             raise ValueError(
                 "token_variable is not the name of an environment variable; put the token into one and give "

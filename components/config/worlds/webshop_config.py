@@ -1,6 +1,4 @@
-"""The section `environment.webshop` of the configuration: which products are sold, and which goals are
-set.
-"""
+"""The config section `environment.webshop`: products and goals of the shop."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ VARIABLE = "WEBSHOP_DATA"
 
 
 class WebshopConfig(Section):
-    """Which shop the WebShop adapter opens."""
+    """Products and goals of the WebShop adapter."""
 
     catalogue: Literal["auto", "generated", "official"] = Field(
         "auto",
@@ -36,7 +34,7 @@ class WebshopConfig(Section):
 
     @property
     def source(self) -> str:
-        """`generated` or `official`: which of them this machine opens."""
+        """`generated` or `official`: the catalogue on this machine."""
         return (
             ("official" if os.environ.get(VARIABLE) else "generated")
             if self.catalogue == "auto"
@@ -44,8 +42,8 @@ class WebshopConfig(Section):
         )
 
     @property
-    def told(self) -> str:
-        """The catalogue as a message names it: what `auto` is here, too."""
+    def catalogue_in_words(self) -> str:
+        """The catalogue for messages, with the meaning of `auto` on this machine."""
         return f"catalogue: {self.catalogue}" + (
             f" and ${VARIABLE} set" if self.catalogue == "auto" and self.source == "official" else ""
         )
@@ -53,7 +51,7 @@ class WebshopConfig(Section):
     @model_validator(mode="after")
     def _refuse_options_without_effect(self) -> WebshopConfig:
         if self.source == "official":
-            self._refuse_without_effect(["products"], self.told, "catalogue: generated")
+            self._refuse_without_effect(["products"], self.catalogue_in_words, "catalogue: generated")
         if self.catalogue == "generated":
             self._refuse_without_effect(["goals"], "catalogue: generated", "catalogue: official")
         return self

@@ -54,7 +54,7 @@ def test_seeds_of_a_deployment_are_decimal_integers(tmp_path, seeds, words):
 
 
 def test_a_repeated_key_in_prefect_yaml_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="the key seeds stands in line 5 already"):
+    with pytest.raises(ConfigError, match="the key seeds is already in line 5"):
         read_deployments(_prefect_yaml(tmp_path, ["seeds: [0]", "seeds: [1]"]))
     (study,) = read_deployments(_prefect_yaml(tmp_path, ["seeds: [0, 2]"]))
     assert study["parameters"]["seeds"] == [0, 2]
@@ -100,7 +100,7 @@ def test_a_data_dvc_with_a_repeated_key_is_refused():
     part = "- md5: {0}.dir\n  size: 1\n  nfiles: 1\n  hash: md5\n  path: data\n"
     whole = "outs:\n" + part.format("1" * 32)
     assert parse_pointer(whole, "data.dvc")[0].md5 == "1" * 32 + ".dir"
-    with pytest.raises(DataError, match="the key outs stands in line 1 already"):
+    with pytest.raises(DataError, match="the key outs is already in line 1"):
         parse_pointer(whole + "outs:\n" + part.format("2" * 32), "data.dvc")
 
 

@@ -227,7 +227,7 @@ def test_a_key_that_stands_twice_is_refused_with_both_lines(tmp_path, text):
     key, again, first = TWICE[text]
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(
-        ConfigError, match=f"mine.yaml is refused: line {again}: the key {key} stands in line {first} already"
+        ConfigError, match=f"mine.yaml is refused: line {again}: the key {key} is already in line {first}"
     ):
         load_config(tmp_path / "mine.yaml")
 
@@ -317,7 +317,7 @@ def test_torch_takes_a_seed_of_any_size_and_a_usual_one_as_it_is():
 @pytest.mark.parametrize("text", ["Buy item #3", "#3", "a # b", " x #y"])
 def test_text_behind_a_hash_on_the_command_line_is_not_dropped(text):
     for key in ("environment.gymnasium.instruction", "tracking.experiment"):
-        with pytest.raises(ConfigError, match="takes what follows '#' for a comment"):
+        with pytest.raises(ConfigError, match="reads the text after '#' as a comment"):
             load_config(None, [f"{key}={text}"])
 
 
