@@ -161,7 +161,7 @@ def _type_in_words(kind: Any) -> str:
             words += [f"`{value}`" for value in get_args(one)]
         elif one is not NoneType:
             words.append(_SCALARS[one])
-    return " or ".join(words) + (" or empty" if NoneType in kinds else "")
+    return " or ".join(words)
 
 
 def _values(spec: FieldInfo) -> str:
@@ -176,4 +176,5 @@ def _values(spec: FieldInfo) -> str:
     phrases: dict[type, str] = {Ge: "at least {}", Gt: "above {}", Le: "at most {}", Lt: "below {}"}
     marks = [mark for mark in spec.metadata if type(mark) in phrases]
     limits = [phrases[type(mark)].format(getattr(mark, type(mark).__name__.lower())) for mark in marks]
-    return " ".join([words, " and ".join(limits)]).strip()
+    empty = "or empty" if NoneType in get_args(kind) else ""
+    return " ".join(part for part in (words, " and ".join(limits), empty) if part)
