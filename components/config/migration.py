@@ -57,6 +57,7 @@ _REMOVED_OF_STAGE: dict[str, Any] = {
     "dpo.sync_reference": True,
     "rft.step_tokens": 4096,
 }
+_TEXT_WORLD = ("instruction", "success", "actions", "refusals", "demonstrations")
 _LORA = ("rank", "alpha", "targets")
 _PHASE = (
     "copy_tokens",
@@ -84,6 +85,11 @@ RENAMED: dict[str, str] = {
     },
     **{f"pretrain.{key}": f"{key} in an entry of pretrain.phases" for key in _PHASE},
     "timeout_minutes.stage": "stage_timeout_minutes",
+    **{
+        f"environment.{world}.{key}": f"environment.text.{key}"
+        for world in ("gymnasium", "openenv")
+        for key in _TEXT_WORLD
+    },
 }
 """Earlier key -> key today. Keys of RL that are not here only changed their section."""
 REMOVED: dict[str, Any] = {
@@ -186,6 +192,11 @@ def _migrate(values: dict[str, Any]) -> dict[str, Any]:
     for section in ("cloning", "experience_model"):
         lora |= _taken(values.get(section, {}), "lora") or {}
     drop_removed_options(values)
+    environment = values.get("environment", {})
+    for world in ("gymnasium", "openenv"):
+        text = {key: environment[world].pop(key) for key in _TEXT_WORLD if key in environment.get(world, {})}
+        if text:
+            environment["text"] = text
     rl = dict(values.pop("rl", {}))
     for old, new in STAGES.items():
         if old in values:

@@ -316,7 +316,7 @@ def test_torch_takes_a_seed_of_any_size_and_a_usual_one_as_it_is():
 
 @pytest.mark.parametrize("text", ["Buy item #3", "#3", "a # b", " x #y"])
 def test_text_behind_a_hash_on_the_command_line_is_not_dropped(text):
-    for key in ("environment.gymnasium.instruction", "tracking.experiment"):
+    for key in ("environment.text.instruction", "tracking.experiment"):
         with pytest.raises(ConfigError, match="reads the text after '#' as a comment"):
             load_config(None, [f"{key}={text}"])
 

@@ -20,15 +20,14 @@ def findings(monkeypatch, made):
     """Promise -> finding of a factory's world; the last entry is whether every promise is kept."""
     monkeypatch.setitem(sys.modules, "a_made_world", type(sys)("a_made_world"))
     sys.modules["a_made_world"].make = made
+    text = {"refusals": ["Nothing happens"], "actions": ["add", "subtract"], "instruction": "count"}
     settings = {
-        "factory": "a_made_world:make",
-        "refusals": ["Nothing happens"],
-        "actions": ["add", "subtract"],
-        "instruction": "count",
+        "name": "gymnasium",
+        "max_steps": 6,
+        "gymnasium": {"factory": "a_made_world:make"},
+        "text": text,
     }
-    config = Config.model_validate(
-        {"environment": {"name": "gymnasium", "max_steps": 6, "gymnasium": settings}}
-    )
+    config = Config.model_validate({"environment": settings})
     found = []
     kept = check(config, make_adapter(config.environment), found.append)
     return {finding.promise: finding for finding in found}, kept

@@ -29,23 +29,22 @@ TEMPLATE = "components.environments.template:TemplateAdapter"
 def subject(request, tmp_path_factory):
     """(adapter, its real environment, four training tasks)."""
     name, solutions = request.param, tmp_path_factory.mktemp("worlds") / "solutions.jsonl"
+    text = {"refusals": REFUSALS, "demonstrations": str(solutions)}
     with ExitStack() as stack:
         if name == "gymnasium":
-            settings = {
-                "factory": FACTORY,
-                "refusals": REFUSALS,
-                "demonstrations": str(write_solutions(solutions, range(0, 40, 2))),
-            }
+            settings = {"factory": FACTORY}
+            write_solutions(solutions, range(0, 40, 2))
         elif name == "openenv":
             url = stack.enter_context(counting_server())
             solved = write_solutions(solutions, range(0, 40, 2), "openenv/train/task-")
             solved.write_text(
                 "".join(line.replace(f'-{2 * n}"', f'-{n}"') for n, line in enumerate(solved.open()))
             )
-            settings = {"url": url, "refusals": REFUSALS, "demonstrations": str(solved)}
+            settings = {"url": url}
         else:
-            settings = {"adapter": TEMPLATE}
-        adapter = make_adapter(EnvironmentConfig.model_validate({"name": name, name: settings}))
+            settings, text = {"adapter": TEMPLATE}, {}
+        values = {"name": name, name: settings, "text": text}
+        adapter = make_adapter(EnvironmentConfig.model_validate(values))
         environment = adapter.open()
         stack.callback(environment.close)
         yield adapter, environment, adapter.tasks("train", 4, 5)
@@ -94,7 +93,11 @@ def test_the_pace_counts_steps_and_their_time(subject):
 
 def test_parts_that_the_config_switches_off_are_no_doubt():
     few = {
-        "environment": {"name": "gymnasium", "gymnasium": {"factory": FACTORY, "refusals": REFUSALS}},
+        "environment": {
+            "name": "gymnasium",
+            "gymnasium": {"factory": FACTORY},
+            "text": {"refusals": REFUSALS},
+        },
         "evaluation": {"tasks": 4},
     }
     as_it_is = {**few, "data": {"train_tasks": 4}}

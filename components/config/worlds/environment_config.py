@@ -9,7 +9,12 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from components.config.reading.config_values import Seed
 from components.config.reading.section import Section
 from components.config.worlds.browser_config import BrowserConfig
-from components.config.worlds.own_world_config import GymnasiumConfig, OpenEnvConfig, OwnConfig
+from components.config.worlds.own_world_config import (
+    GymnasiumConfig,
+    OpenEnvConfig,
+    OwnConfig,
+    TextWorldConfig,
+)
 from components.config.worlds.webshop_config import WebshopConfig
 
 ADAPTERS_OWN = {
@@ -19,6 +24,7 @@ ADAPTERS_OWN = {
     "workers": ("alfworld", "browser", "openenv", "own"),
     "webshop": ("webshop",),
     "browser": ("browser",),
+    "text": ("gymnasium", "openenv"),
     "gymnasium": ("gymnasium",),
     "openenv": ("openenv",),
     "own": ("own",),
@@ -65,6 +71,7 @@ class EnvironmentConfig(Section):
     seed: Seed = Field(0, description="Seed of the games: the same seed gives the same tasks.")
     webshop: WebshopConfig = Field(default_factory=WebshopConfig)
     browser: BrowserConfig = Field(default_factory=BrowserConfig)
+    text: TextWorldConfig = Field(default_factory=TextWorldConfig)
     gymnasium: GymnasiumConfig = Field(default_factory=GymnasiumConfig)
     openenv: OpenEnvConfig = Field(default_factory=OpenEnvConfig)
     own: OwnConfig = Field(default_factory=OwnConfig)

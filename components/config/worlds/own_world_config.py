@@ -17,7 +17,7 @@ IMPORT_PATH = r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 
 
 class TextWorldConfig(Section):
-    """What a text world does not say about itself."""
+    """What a text world does not say about itself: for `gymnasium` and `openenv`."""
 
     instruction: str = Field(
         "", description="The task, if the first observation of the world does not state it."
@@ -40,7 +40,7 @@ class TextWorldConfig(Section):
     )
 
 
-class GymnasiumConfig(TextWorldConfig):
+class GymnasiumConfig(Section):
     """A world with Gymnasium's `reset(seed=...)` and `step(action)`, whose observations and actions are
     text.
     """
@@ -52,7 +52,7 @@ class GymnasiumConfig(TextWorldConfig):
     )
 
 
-class OpenEnvConfig(TextWorldConfig):
+class OpenEnvConfig(Section):
     """A world behind an OpenEnv server."""
 
     url: str = Field("", description="Address of the server, such as http://localhost:8000.")

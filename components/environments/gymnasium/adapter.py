@@ -3,7 +3,7 @@
     dreamgym collect environment.name=gymnasium environment.gymnasium.factory=my_worlds:make_shop
 
 A task is a seed of `reset`: even ones are for training, odd ones are held out. The instruction is
-`info["instruction"]` of `reset`, else `environment.gymnasium.instruction`. Possible actions are
+`info["instruction"]` of `reset`, else `environment.text.instruction`. Possible actions are
 `info["admissible"]`, if the world gives them. The package gymnasium itself is not needed. Each row is a world
 of its own in this process: one that crashes the process or never answers takes the run with it.
 """
@@ -36,9 +36,10 @@ class GymnasiumAdapter(PlainAdapter):
     def __init__(self, config: EnvironmentConfig) -> None:
         self.config = config
         self.settings = config.gymnasium
-        self.refusals = self.settings.refusals
+        self.text = config.text
+        self.refusals = self.text.refusals
         self._factory = load_named(self.settings.factory, "environment.gymnasium.factory")
-        self._solutions = read_demonstrations(self.settings.demonstrations)
+        self._solutions = read_demonstrations(self.text.demonstrations)
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
         """Return `count` different seeds as tasks, each started once to read its first state.
@@ -65,12 +66,12 @@ class GymnasiumAdapter(PlainAdapter):
 
     def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
         """See `replayed_behaviours.make_behaviour`."""
-        return make_behaviour(name, task, seed, self._solutions, self.settings.actions)
+        return make_behaviour(name, task, seed, self._solutions, self.text.actions)
 
     def _make_world(self) -> GymnasiumWorld:
         with users_call(f"The factory {self.settings.factory}"):
             world = self._factory()
-        return GymnasiumWorld(world, self.settings.success, self.settings.instruction)
+        return GymnasiumWorld(world, self.text.success, self.text.instruction)
 
 
 @runtime_checkable
@@ -102,7 +103,7 @@ class GymnasiumWorld:
             raise EnvironmentFailure(
                 "The world's reset gives no info['instruction'].",
                 "Expected what is to be done.",
-                "Set environment.gymnasium.instruction to it if it is always the same.",
+                "Set environment.text.instruction to it if it is always the same.",
             )
         return build_task(GymnasiumAdapter.name, str(number), split, instruction, state, seed=number)
 

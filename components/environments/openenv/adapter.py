@@ -48,8 +48,9 @@ class OpenEnvAdapter(PlainAdapter):
     def __init__(self, config: EnvironmentConfig) -> None:
         self.config = config
         self.settings = config.openenv
-        self.refusals = self.settings.refusals
-        self._solutions = read_demonstrations(self.settings.demonstrations)
+        self.text = config.text
+        self.refusals = self.text.refusals
+        self._solutions = read_demonstrations(self.text.demonstrations)
         self._headers = _authorization(self.settings.token_variable)
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
@@ -123,13 +124,13 @@ class OpenEnvAdapter(PlainAdapter):
         observation = data["observation"]
         field = self.settings.instruction_field
         from_server = (observation.get(field) or choice.description.get(field)) if field else ""
-        instruction = from_server or self.settings.instruction
+        instruction = from_server or self.text.instruction
         if not isinstance(instruction, str) or not instruction:
             raise EnvironmentFailure(
                 f"{self.settings.url} does not say what is to be done: its first observation has "
                 f"{', '.join(observation)}.",
                 "Expected the field that environment.openenv.instruction_field names.",
-                "Name another field, or set environment.openenv.instruction if it is always the same.",
+                "Name another field, or set environment.text.instruction if it is always the same.",
             )
         state = state_in(data, self.settings.state_field)
         return build_task(self.name, choice.name, split, instruction, state, reset=choice.reset_options)
@@ -139,7 +140,7 @@ class OpenEnvAdapter(PlainAdapter):
     ) -> RealEnvironment:
         """Open an environment with a session for each row; `workers` of them are asked at the same time."""
         return RowsEnvironment(
-            lambda: OpenEnvWorld(self._open_session(), self.settings),
+            lambda: OpenEnvWorld(self._open_session(), self.settings, self.text.success),
             budget,
             parallel=workers or self.config.workers,
             most_rows=self.settings.sessions,
@@ -147,7 +148,7 @@ class OpenEnvAdapter(PlainAdapter):
 
     def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
         """See `replayed_behaviours.make_behaviour`."""
-        return make_behaviour(name, task, seed, self._solutions, self.settings.actions)
+        return make_behaviour(name, task, seed, self._solutions, self.text.actions)
 
     def _open_session(self) -> OpenEnvSession:
         return OpenEnvSession(self.settings.url, self._headers, self.settings.timeout_seconds)
@@ -156,15 +157,16 @@ class OpenEnvAdapter(PlainAdapter):
 class OpenEnvWorld:
     """One session, as a `vectorized.World`."""
 
-    def __init__(self, session: OpenEnvSession, settings: OpenEnvConfig) -> None:
+    def __init__(self, session: OpenEnvSession, settings: OpenEnvConfig, success: float = 1.0) -> None:
         self.admissible: tuple[str, ...] = ()
         self._session = session
         self._settings = settings
-        self._outcome = Outcome(settings.success)
+        self._success = success
+        self._outcome = Outcome(success)
 
     def begin(self, task: Task) -> str:
         """Call `reset` with the options with which the task was listed."""
-        self._outcome = Outcome(self._settings.success)
+        self._outcome = Outcome(self._success)
         data = self._session.reset(json.loads(task.spec)["reset"])
         self._read_admissible(data)
         return state_in(data, self._settings.state_field)

@@ -132,10 +132,7 @@ def world_identity(environment: EnvironmentConfig) -> dict[str, Any]:
     The address of an OpenEnv server is part of it too.
     """
     look_here()
-    demonstrations = {
-        "gymnasium": environment.gymnasium.demonstrations,
-        "openenv": environment.openenv.demonstrations,
-    }.get(environment.name, "")
+    demonstrations = environment.text.demonstrations
     modules = ["components.trajectories.recording", *adapter_modules(environment)]
     return {
         "code": {name: module_hash(name) for name in with_imports(modules)},

@@ -13,9 +13,11 @@ from components.environments import make_adapter
 from components.errors import ConfigError, EnvironmentFailure
 
 
-def adapter(**settings):
+def adapter(factory=FACTORY, **text):
     return make_adapter(
-        EnvironmentConfig.model_validate({"name": "gymnasium", "gymnasium": {"factory": FACTORY, **settings}})
+        EnvironmentConfig.model_validate(
+            {"name": "gymnasium", "gymnasium": {"factory": factory}, "text": text}
+        )
     )
 
 
@@ -111,7 +113,7 @@ def test_a_truncated_episode_ends_without_success(monkeypatch):
 def test_an_instruction_is_required(monkeypatch):
     strange = odd(monkeypatch, instruction="")
     with pytest.raises(
-        EnvironmentFailure, match="no info\\['instruction'\\].*Set environment.gymnasium.instruction"
+        EnvironmentFailure, match="no info\\['instruction'\\].*Set environment.text.instruction"
     ):
         strange.tasks("train", 1, 0)
 

@@ -26,10 +26,10 @@ from components.trajectories.recording import collect, plan
 TOKEN = "a-secret-of-some-length"
 
 
-def adapter(url, workers=2, **settings):
+def adapter(url, workers=2, text=None, **settings):
     return make_adapter(
         EnvironmentConfig.model_validate(
-            {"name": "openenv", "workers": workers, "openenv": {"url": url, **settings}}
+            {"name": "openenv", "workers": workers, "openenv": {"url": url, **settings}, "text": text or {}}
         )
     )
 
@@ -93,7 +93,9 @@ def test_the_fields_of_the_server_are_configurable(address):
     ):
         adapter(address, instruction_field="goal").tasks("train", 1, 0)
     assert (
-        adapter(address, instruction_field="", instruction="count").tasks("train", 1, 0)[0].instruction
+        adapter(address, instruction_field="", text={"instruction": "count"})
+        .tasks("train", 1, 0)[0]
+        .instruction
         == "count"
     )
     wrong = adapter(address, action_field="message")
@@ -182,7 +184,7 @@ def seen(state, **more):
 )
 def test_an_answer_that_is_nonsense_is_a_recorded_failure(reply, words):
     with strange_server(lambda message, _: seen("Begun.") if message["type"] == "reset" else reply) as url:
-        strange = adapter(url, tasks="seeds", instruction="do it", timeout_seconds=20)
+        strange = adapter(url, tasks="seeds", text={"instruction": "do it"}, timeout_seconds=20)
         with open_environment(strange, strange.tasks("train", 2, 0)) as world:
             answers = world.step(["go", None])
             assert words in answers[0].info["failed"] and answers[1] is None
@@ -203,7 +205,7 @@ def test_a_lost_session_is_not_continued_in_another_one():
         return seen("Went on.")
 
     with strange_server(answer) as url:
-        strange = adapter(url, tasks="seeds", instruction="do it")
+        strange = adapter(url, tasks="seeds", text={"instruction": "do it"})
         tasks = strange.tasks("train", 1, 0)
         with open_environment(strange, tasks) as world:
             assert world.step(["go"])[0].state == "Went on."
@@ -323,7 +325,7 @@ def test_a_trailing_slash_of_the_url_is_ignored(address):
 def test_task_ids_must_differ(monkeypatch, ids, found):
     monkeypatch.setattr(openenv_adapter, "list_tasks", lambda *_: [{"id": name} for name in ids])
     with strange_server(lambda *_: seen("Begun.")) as url:
-        strange = adapter(url, instruction="do it", train_split="train")
+        strange = adapter(url, text={"instruction": "do it"}, train_split="train")
         if isinstance(found, str):
             with pytest.raises(EnvironmentFailure, match=found):
                 strange.tasks("train", 3, 0)

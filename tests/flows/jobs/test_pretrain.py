@@ -44,7 +44,7 @@ def test_a_users_environment_is_played_again_if_its_module_or_demonstrations_cha
         (tmp_path / "a_world_that_changes.py").write_text(text)
         options = ["environment.name=gymnasium", "environment.gymnasium.factory=a_world_that_changes:make"]
         world = load_config(
-            None, [*options, "environment.gymnasium.demonstrations=my_solutions.jsonl"]
+            None, [*options, "environment.text.demonstrations=my_solutions.jsonl"]
         ).environment
         identities.append(world_identity(world))
     (tmp_path / "my_solutions.jsonl").write_text('{"task": "gymnasium/2", "actions": ["look"]}\n')
