@@ -194,8 +194,9 @@ def _migrate(values: dict[str, Any]) -> dict[str, Any]:
     drop_removed_options(values)
     environment = values.get("environment", {})
     for world in ("gymnasium", "openenv"):
-        text = {key: environment[world].pop(key) for key in _TEXT_WORLD if key in environment.get(world, {})}
-        if text:
+        section = environment.get(world, {})
+        text = {key: section.pop(key) for key in _TEXT_WORLD if key in section}
+        if text and environment.get("name", world) == world:
             environment["text"] = text
     rl = dict(values.pop("rl", {}))
     for old, new in STAGES.items():

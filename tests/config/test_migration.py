@@ -47,6 +47,16 @@ def test_an_earlier_rl_section_is_read_as_a_stage_of_rl():
     }
 
 
+def test_options_of_a_text_world_are_read_from_the_section_of_the_named_world():
+    worlds = {"gymnasium": {"instruction": "count", "factory": "m:f"}, "openenv": {"instruction": ""}}
+    assert migrate({"environment": {"name": "gymnasium", **worlds}})["environment"] == {
+        "name": "gymnasium",
+        "text": {"instruction": "count"},
+        "gymnasium": {"factory": "m:f"},
+        "openenv": {},
+    }
+
+
 def test_a_removed_option_with_another_value_is_refused():
     with pytest.raises(ConfigError, match=r"synthetic_rl\.interpolation=0\.5.*1\.0 is always used"):
         migrate({"synthetic_rl": {"interpolation": 0.5}})
