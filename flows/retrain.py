@@ -26,6 +26,7 @@ from components.tracking.runs import write_games
 from components.tracking.stage_store.stage_result import StageResult
 from flows.run.pipeline_run import Run
 from flows.run.plan import PlannedStage
+from flows.run.policy_export import export_policy
 from flows.run.validation_games import record_validation_draw, with_validation_draw
 from flows.settings import MLFLOW_PORT
 from flows.stages.check_dream import check_dream, require_agreement
@@ -135,6 +136,7 @@ def _write_results(run: Run, decision: Decision) -> None:
     if run.config.tracking.dvc_experiment:
         run.manifest.data.experiment_commit = save_run_commit(run)
     run.tracker.set_tags(run.parent, {"dvc.experiment_commit": run.manifest.data.experiment_commit})
+    export_policy(run)
     report = run_report(run, decision)
     markdown, page = write_report(run.directory, report)
     run.tracker.describe(

@@ -26,10 +26,10 @@ def progress_logger(total: float) -> OnStep:
         if time.monotonic() - last_line >= SECONDS_BETWEEN_LINES:
             last_line = time.monotonic()
             log.info(
-                "update %d, %.0f %% of %.1f M tokens, loss %.3f",
+                "update %d, %.0f %% of %s tokens, loss %.3f",
                 step,
                 100 * tokens / total,
-                total / 1e6,
+                f"{total / 1e6:.1f} M" if total >= 1e6 else f"{total:,}",
                 loss,
             )
 

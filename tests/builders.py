@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from components.config import BackboneConfig
+from components.experience.formats.compact_world import CompactWorld
 from components.language.backbone import build_backbone
-from components.language.tokenizer import Vocabulary
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.policy.formats.compact_agent import CompactAgent
 from components.records import Task, Trajectory, Transition
 
 ROOM = "Room: desk 1, fridge 1, microwave 1, shelf 1. Holding nothing."
@@ -18,7 +20,10 @@ TEXTS = [
     "Took mug 1 from desk 1. Moved mug 1 to desk 1. Nothing happens at desk 1.",
     "works, new fails, hand full want hot mug in desk: mug yes, hot no, desk yes. not done find mug",
 ]
-VOCABULARY = Vocabulary.train(TEXTS, 340)
+VOCABULARY = CompactVocabulary.train(TEXTS, 340)
+WORLD = CompactWorld(VOCABULARY)
+"""The experience model's text, with reasoning and without recall."""
+AGENT = CompactAgent(VOCABULARY)
 
 
 def make_task(number: int = 0, **changes) -> Task:
@@ -59,7 +64,7 @@ def make_model(
     *,
     seed: int = 1,
     scale: float = 1.0,
-    vocabulary: Vocabulary = VOCABULARY,
+    vocabulary: CompactVocabulary = VOCABULARY,
     hidden: int = 16,
     max_positions: int = 4096,
     family: str = "llama",

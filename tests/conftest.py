@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import pytest
 import torch
-from builders import VOCABULARY, make_episode, make_model, make_task
+from builders import VOCABULARY, WORLD, make_episode, make_model, make_task
 from lanes import mark_lane
 
 from components.config import ExperienceModelConfig
 from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
+from components.experience.formats.training_examples import (
+    render_premise,
+    render_trajectory,
+    render_variation,
+)
 from components.experience.model import ExperienceModel
-from components.experience.prompts import render_premise, render_trajectory, render_variation
 from components.language.training.fine_tuning import supervised_finetune
 from components.trajectories.recording import collect, plan
 
@@ -89,9 +93,9 @@ def lessons():
 
 def train(lessons, history: bool, epochs: int, family: str = "llama"):
     model = make_model(hidden=32, family=family)
-    examples = [render_trajectory(VOCABULARY, e, [[] for _ in e.steps], history=history) for e in lessons]
-    examples.append(render_variation(VOCABULARY, make_task(), "put a hot mug in desk"))
-    examples.append(render_premise(VOCABULARY, make_task(), PREMISE))
+    examples = [render_trajectory(WORLD, e, [[] for _ in e.steps], history=history) for e in lessons]
+    examples.append(render_variation(WORLD, make_task(), "put a hot mug in desk"))
+    examples.append(render_premise(WORLD, make_task(), PREMISE))
     supervised_finetune(model, examples, epochs=epochs, learning_rate=8e-3, batch_tokens=4096, seed=0)
     return model
 

@@ -3,7 +3,7 @@
 What other packages import: `Config`, its sections, `load_config`, `dump_config`, `source_of`.
 """
 
-from components.config.backbone_config import BackboneConfig, ChatTemplate
+from components.config.backbone_config import BackboneConfig, TextFormat
 from components.config.cloning_config import CloningConfig
 from components.config.curriculum_config import CurriculumConfig
 from components.config.data_config import DataConfig
@@ -22,7 +22,7 @@ __all__ = [
     "NEEDS_TEACHER_REASONING",
     "BackboneConfig",
     "BaselineRLConfig",
-    "ChatTemplate",
+    "TextFormat",
     "CloningConfig",
     "Config",
     "CurriculumConfig",

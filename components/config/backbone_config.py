@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from components.config.reading.section import Section
 
-ChatTemplate = Literal["auto", "off"]
+TextFormat = Literal["auto", "chat", "compact"]
 
 
 class BackboneConfig(Section):
     """The small pretrained transformer that both models start from, or a Hugging Face model in its place."""
 
     path: str = Field(
-        "", description="Directory with a causal LM in safetensors; empty: the backbone of the data."
+        "",
+        description="Directory with a causal LM in safetensors, or the name of one on the Hugging Face hub, "
+        "OWNER/NAME[@COMMIT]; empty: the backbone of the data.",
     )
     family: Literal["llama", "qwen"] = Field(
         "llama", description="Architecture that `dreamgym pretrain` builds."
@@ -32,10 +34,10 @@ class BackboneConfig(Section):
         description="Key-value heads, each shared by a group of query heads; fewer make decoding faster.",
     )
     max_positions: int = Field(4096, ge=64, description="Longest sequence in tokens.")
-    chat_template: ChatTemplate = Field(
+    format: TextFormat = Field(
         "auto",
-        description="auto: wrap prompts in the chat template of the model at `path`, if its tokenizer has "
-        "one; off: never.",
+        description="Text format of the model at `path`. chat: conversations in its own chat template; "
+        "compact: added markers; auto: as its card says, else chat if its tokenizer has a template.",
     )
     gradient_checkpointing: bool = Field(
         False,
@@ -43,13 +45,8 @@ class BackboneConfig(Section):
         "more time.",
     )
 
-    @field_validator("chat_template", mode="before")
-    @classmethod
-    def _off_is_a_word(cls, value: object) -> object:
-        return "off" if value is False else value  # as YAML reads it
-
     @model_validator(mode="after")
     def _refuse_options_without_effect(self) -> BackboneConfig:
         if not self.path:
-            self._refuse_without_effect(["chat_template"], "an empty path", "backbone.path")
+            self._refuse_without_effect(["format"], "an empty path", "backbone.path")
         return self

@@ -85,6 +85,7 @@ RENAMED: dict[str, str] = {
     },
     **{f"pretrain.{key}": f"{key} in an entry of pretrain.phases" for key in _PHASE},
     "timeout_minutes.stage": "stage_timeout_minutes",
+    "backbone.chat_template": "backbone.format",
     **{
         f"environment.{world}.{key}": f"environment.text.{key}"
         for world in ("gymnasium", "openenv")
@@ -192,6 +193,10 @@ def _migrate(values: dict[str, Any]) -> dict[str, Any]:
     for section in ("cloning", "experience_model"):
         lora |= _taken(values.get(section, {}), "lora") or {}
     drop_removed_options(values)
+    backbone = values.get("backbone", {})
+    if "chat_template" in backbone:
+        is_off = backbone.pop("chat_template") in ("off", False)  # as YAML reads `off`
+        backbone["format"] = "compact" if is_off else "auto"
     environment = values.get("environment", {})
     for world in ("gymnasium", "openenv"):
         section = environment.get(world, {})

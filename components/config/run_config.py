@@ -38,8 +38,9 @@ from components.config.retrieval_config import RetrievalConfig
 from components.config.rl_config import RLSection
 from components.config.tracking_config import TrackingConfig
 from components.config.worlds.environment_config import EnvironmentConfig
+from components.errors import ConfigError
 
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["auto", "fp32", "bf16"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Config(Section):
     precision: Precision = Field(
         "fp32",
         description="bf16: mixed-precision training on fp32 weights, and decoding with bf16 weights, on "
-        "hardware that has it.",
+        "hardware that has it; auto: bf16 there, fp32 elsewhere.",
     )
     stage_timeout_minutes: float = Field(
         1440.0,
@@ -93,13 +94,9 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _endpoint_fits_its_users(self) -> Config:
-        """Refuse an endpoint that no option uses, and a used one without address or model."""
+        """Refuse a used endpoint without address or model."""
         users = ["experience_model.teacher=llm"] if self.experience_model.teacher == "llm" else []
         users += ["fidelity.judged"] if self.fidelity.judged else []
-        changed = ", ".join(f"endpoint.{name}" for name in self.endpoint._changed())
-        if changed and not users:
-            next_step = "remove it or set experience_model.teacher=llm or fidelity.judged"
-            raise ValueError(f"{changed} has no effect: nothing asks an endpoint; {next_step}")
         missing = [
             f"endpoint.{name}" for name in ("url", "model") if users and not getattr(self.endpoint, name)
         ]
@@ -109,6 +106,18 @@ class Config(Section):
                 "set them, for example endpoint.url=http://localhost:8000/v1 endpoint.model=NAME"
             )
         return self
+
+    def require_endpoint_user(self) -> None:
+        """Raise ConfigError if options of `endpoint` are set, and no stage asks one.
+
+        An evaluation may ask it (`dreamgym evaluate --policy endpoint`), so the config itself is valid.
+        """
+        changed = ", ".join(f"endpoint.{name}" for name in self.endpoint._changed())
+        if changed and self.experience_model.teacher != "llm" and not self.fidelity.judged:
+            raise ConfigError(
+                f"{changed} has no effect: nothing asks an endpoint.",
+                next_step="Remove it, or set experience_model.teacher=llm or fidelity.judged.",
+            )
 
     @model_validator(mode="after")
     def _each_environment_has_its_own_champion(self) -> Config:

@@ -25,6 +25,23 @@ DEFAULT_THOUGHT = "go on"
 
 
 @runtime_checkable
+class Description(Protocol):
+    """What the world is and which actions it has, in words: the system turn of chat models.
+
+    Buys: a pretrained model knows from its first step what it plays or simulates. Default: nothing is said;
+    `environment.description` says it for any world.
+    """
+
+    def describe_world(self) -> str:
+        """Return what the world is, in a few lines."""
+        return ""
+
+    def describe_actions(self) -> str:
+        """Return which actions there are, as an agent has to write them."""
+        return ""
+
+
+@runtime_checkable
 class Thoughts(Protocol):
     """Thoughts of an agent before it acts, for cloning.
 
@@ -257,6 +274,7 @@ class Grounding(Protocol):
 
 @runtime_checkable
 class Adapter(
+    Description,
     Thoughts,
     Reasoning,
     Facts,

@@ -10,9 +10,13 @@ from typing import TypeVar
 from components.config import ExperienceModelConfig
 from components.environments.capabilities import Adapter
 from components.errors import DataError
-from components.experience.prompts import render_premise, render_trajectory, render_variation
+from components.experience.formats.training_examples import (
+    render_premise,
+    render_trajectory,
+    render_variation,
+)
+from components.experience.formats.world_format import WorldFormat
 from components.experience.retrieval.replay_buffer import ReplayBuffer
-from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example
 from components.records import Task, Trajectory
 
@@ -99,7 +103,7 @@ def sample_training_episodes(
 
 
 def transition_examples(
-    vocabulary: Vocabulary,
+    text: WorldFormat,
     trajectories: Sequence[Trajectory],
     buffer: ReplayBuffer,
     config: ExperienceModelConfig,
@@ -114,16 +118,7 @@ def transition_examples(
     for trajectory in trajectories:
         queries = [(step.state, step.action) for step in trajectory.steps]
         demonstrations = buffer.retrieve(queries, [own(step.task_id) for step in trajectory.steps])
-        examples.append(
-            render_trajectory(
-                vocabulary,
-                trajectory,
-                demonstrations,
-                history=config.history,
-                recalled=config.recall,
-                reasoning=config.reasoning,
-            )
-        )
+        examples.append(render_trajectory(text, trajectory, demonstrations, history=config.history))
     return examples
 
 
@@ -154,16 +149,14 @@ def assume_premises(
     return results
 
 
-def premise_examples(
-    vocabulary: Vocabulary, episodes: Sequence[Trajectory], adapter: Adapter
-) -> list[Example]:
+def premise_examples(text: WorldFormat, episodes: Sequence[Trajectory], adapter: Adapter) -> list[Example]:
     """Examples of the hidden-state sampler: one for each episode that has shown its premise."""
     premises = [(episode.task, adapter.premise(episode)) for episode in episodes]
-    return [render_premise(vocabulary, task, premise) for task, premise in premises if premise]
+    return [render_premise(text, task, premise) for task, premise in premises if premise]
 
 
 def variation_examples(
-    vocabulary: Vocabulary,
+    text: WorldFormat,
     tasks: Sequence[Task],
     feasible: Callable[[Task], str],
     seed: int,
@@ -180,7 +173,7 @@ def variation_examples(
     examples = []
     for task in tasks:
         variations = _feasible_instructions(task, instructions, feasible, rng, count)
-        examples += [render_variation(vocabulary, task, instruction) for instruction in variations]
+        examples += [render_variation(text, task, instruction) for instruction in variations]
     return examples
 
 

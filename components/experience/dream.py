@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from components.environments.protocol import Step
 from components.experience.decoding.prediction_batch import PredictionBatch, Query
+from components.experience.formats.world_format import Answer
 from components.experience.model import ExperienceModel
-from components.experience.prompts import Answer
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.records import Task, Trajectory, Transition
 

@@ -30,13 +30,12 @@ from components.errors import ExperienceModelError
 from components.experience.decoding.answer_checks import DecodingCounts, GroundingCheck, Refusal
 from components.experience.decoding.hidden_state import sample_accepted_premises
 from components.experience.decoding.prediction_batch import PredictionBatch
-from components.experience.prompts import PREMISE, VARIATION, opening
+from components.experience.formats.choose import world_format
 from components.files import read_text
 from components.language.backbone import load_backbone
 from components.language.compute import Compute
 from components.language.engines.kept_cache import KeptCacheEngine
-from components.language.markers import END
-from components.language.tokenizer import Vocabulary
+from components.language.vocabulary.vocabulary import Vocabulary
 from components.records import Task
 
 MAX_TEXT_TOKENS = 24
@@ -88,6 +87,7 @@ class ExperienceModel:
         """Args: grounded: the adapter's check of quotations; None: every reasoning counts as grounded."""
         self.model = model
         self.vocabulary = vocabulary
+        self.text = world_format(vocabulary, config)
         self.config = config
         self.seed = seed
         self.grounded = grounded
@@ -150,7 +150,7 @@ class ExperienceModel:
         """
         spare_rows = max(self.config.resamples, rows // 2) if self.config.resamples else 0
         session = self._engine(seed).open(rows + spare_rows)
-        return PredictionBatch(session, rows, self.vocabulary, self.config, self.counts, self.grounded)
+        return PredictionBatch(session, rows, self.text, self.config, self.counts, self.grounded)
 
     def sample_hidden_state(
         self, tasks: Sequence[Task], objection: Callable[[Task, str], str], *, seed: int
@@ -158,7 +158,8 @@ class ExperienceModel:
         """For each task, a premise without objection: see `hidden_state.sample_accepted_premises`."""
 
         def sample(some_tasks: Sequence[Task], attempt_seed: int) -> list[str]:
-            return self._generate_texts(some_tasks, PREMISE, attempt_seed, 1.0)
+            prompts = [self.text.premise_prompt(task) for task in some_tasks]
+            return self._generate_texts(prompts, attempt_seed, 1.0)
 
         return sample_accepted_premises(sample, tasks, objection, seed=seed)
 
@@ -167,23 +168,24 @@ class ExperienceModel:
 
         This is M_task of Eq. 6, which shares the weights of M.
         """
-        return self._generate_texts(tasks, VARIATION, seed, temperature)
+        prompts = [self.text.variation_prompt(task) for task in tasks]
+        return self._generate_texts(prompts, seed, temperature)
 
     def _generate_texts(
-        self, tasks: Sequence[Task], request: Sequence[str], seed: int, temperature: float
+        self, prompts: Sequence[tuple[list[int], list[int]]], seed: int, temperature: float
     ) -> list[str]:
-        """For each task, one text behind its opening and `request`; "" where it does not end in time."""
-        if not tasks:
+        """For each prompt (trunk, request), one text; "" where it does not end in time."""
+        if not prompts:
             return []
-        prompts = {row: self.vocabulary.encode([*opening(task), *request]) for row, task in enumerate(tasks)}
-        stop = {self.vocabulary.marker_id(END)}
-        session = self._engine(seed).open(len(tasks), 256)
+        session = self._engine(seed).open(len(prompts), 256)
         written = session.generate(
-            prompts, stop=stop, max_new_tokens=MAX_TEXT_TOKENS, temperature=temperature
+            {row: trunk + request for row, (trunk, request) in enumerate(prompts)},
+            stop=self.text.text_stop,
+            max_new_tokens=MAX_TEXT_TOKENS,
+            temperature=temperature,
         )
         self.counts.tokens += sum(len(generation.tokens) for generation in written.values())
-        texts = [self.vocabulary.pieces(written[row].tokens) for row in range(len(tasks))]
-        return [pieces[0] if len(pieces) == 2 and pieces[1] == END else "" for pieces in texts]
+        return [self.text.parse_text(written[row].tokens) for row in range(len(prompts))]
 
     def _engine(self, seed: int) -> KeptCacheEngine:
         return KeptCacheEngine(self.model, self.vocabulary, seed=self.seed * 100_003 + seed)

@@ -15,9 +15,8 @@ from typing import Any, Protocol
 from components.config import ExperienceModelConfig
 from components.errors import ExperienceModelError
 from components.experience.decoding.prediction_batch import Query
-from components.experience.episodic_recall import recall
+from components.experience.formats.world_format import recorded_answer
 from components.experience.model import ExperienceModel
-from components.experience.prompts import OUTCOMES, growth, opening, parse_answer, turn
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.language.engines.plain_generate import choice_gap, plain_generate
 from components.records import Trajectory, Transition
@@ -71,7 +70,6 @@ class PlainGenerateDreamer:
         self._model = model
         self._buffer = buffer
         self._episodes = episodes
-        self._stop = {model.vocabulary.marker_id(outcome) for outcome in OUTCOMES}
         self.prompts: dict[int, list[int]] = {}
 
     def step(self, number: int) -> AnswerTokens:
@@ -93,22 +91,23 @@ class PlainGenerateDreamer:
         written = plain_generate(
             self._model.model,
             list(self.prompts.values()),
-            stop=self._stop,
+            stop=self._model.text.stop,
             max_new_tokens=self._model.config.max_new_tokens,
         )
         for tokens in written:
-            parse_answer(self._model.vocabulary.pieces(tokens), reasoning=self._model.config.reasoning)
+            self._model.text.parse(tokens)
         return dict(zip(steps, written, strict=True))
 
     def _prompt(self, row: int, number: int, query: Query) -> list[int]:
         """The whole prompt of step `number`: trunk and branch."""
-        config = self._model.config
-        episode = self._episodes[row]
-        past = episode.up_to(number if config.history else 0)
-        history = [piece for step in past.steps for piece in growth(step.action, step.next_state)]
-        recalled = recall([*past.states[:-1], query.state], query.action, config.recall)
-        branch = turn(episode.task, query.state, query.action, query.demonstrations, recalled)
-        return self._model.vocabulary.encode([*opening(episode.task), *history, *branch])
+        text, episode = self._model.text, self._episodes[row]
+        past = episode.up_to(number if self._model.config.history else 0)
+        trunk = text.opening(episode.task)
+        for step in past.steps:
+            states = past.up_to(step.step).states
+            trunk += text.growth(episode.task, states, step.action, recorded_answer(step))
+        states = [*past.states[:-1], query.state]
+        return trunk + text.question(episode.task, states, query.action, query.demonstrations)
 
 
 def count_differing_answers(

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from components.environments.capabilities import Adapter
 from components.environments.protocol import Fact
 from components.experience.decoding.prediction_batch import Query
+from components.experience.formats.world_format import Answer
 from components.experience.model import ExperienceModel
-from components.experience.prompts import Answer
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.records import Trajectory, Transition
 

@@ -28,7 +28,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from components.config import BackboneConfig, ChatTemplate
+from components.config import BackboneConfig, TextFormat
 from components.errors import ConfigError, DataError
 from components.language import transformers_setup as transformers_setup  # turns off the progress bars
 from components.language.adapters import merge_lora
@@ -41,12 +41,14 @@ from components.language.checkpoint_files.weight_checks import (
     require_finite,
 )
 from components.language.checkpoint_files.weight_files import stored_weights
-from components.language.marker_rows import fit_rows
-from components.language.markers import END, MARKERS, PAD
 from components.language.output_head import head_rows, note_untied_head
 from components.language.sampled_ids import set_unknown_ids
-from components.language.tokenizer import Vocabulary
 from components.language.torch_seeds import torch_seed
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.language.vocabulary.load_vocabulary import load_vocabulary
+from components.language.vocabulary.marker_rows import fit_rows, require_rows
+from components.language.vocabulary.markers import END, MARKERS, PAD
+from components.language.vocabulary.vocabulary import Vocabulary
 
 TOKEN_SETTINGS = {
     "bos_token_id",
@@ -116,18 +118,19 @@ def _require_even_heads(config: BackboneConfig) -> None:
 
 
 def load_backbone(
-    path: Path | str, device: str = "cpu", *, chat_template: ChatTemplate = "auto"
+    path: Path | str, device: str = "cpu", *, text_format: TextFormat = "auto", system: str = ""
 ) -> tuple[PreTrainedModel, Vocabulary]:
     """The causal language model (fp32, evaluation mode) and the vocabulary of a directory or a hub name.
 
-    Markers that the tokenizer lacks are added, and the embeddings grow to fit, with the same new rows at
-    every load. Ids that the model has rows for and the tokenizer does not know are never sampled
-    (`sampled_ids.py`).
+    In format compact, markers that the tokenizer lacks are added, and the embeddings grow to fit, with the
+    same new rows at every load. Ids that the model has rows for and the tokenizer does not know are never
+    sampled (`sampled_ids.py`).
 
     Args:
         path: directory of the model, or its name on the hub.
         device: where the model is put.
-        chat_template: "off" removes the tokenizer's own template, also from what is saved later.
+        text_format: see `load_vocabulary`.
+        system: text of the system turn, for a chat model whose card has none.
 
     Raises:
         DataError: weights are missing, incomplete, there twice, or those of an adapter; there is no
@@ -147,12 +150,14 @@ def load_backbone(
         config = read_config(directory)
         require_memory(directory, plausible_size(directory, config, stored))
         refuse_other_head(directory, config, stored.shapes)
-    vocabulary = Vocabulary.load(path, chat_template)
+    vocabulary = load_vocabulary(path, text_format, system=system)
     model = _load_weights(path, config if config is not None else read_config(path))
     note_untied_head(model)
     forget_generation_settings(model)
     require_finite(model, sorted({*vocabulary.unknown_ids(head_rows(model)), *vocabulary.added}), path)
-    fit_rows(model, vocabulary, path)
+    require_rows(model, vocabulary, path)
+    if isinstance(vocabulary, CompactVocabulary):
+        fit_rows(model, vocabulary)
     set_unknown_ids(model, vocabulary.unknown_ids(head_rows(model)))
     return model.to(device).eval(), vocabulary
 

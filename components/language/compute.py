@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 
 from components.config import Config, Precision
 from components.errors import ConfigError
-from components.language.adapters import merge_lora, without_adapters
+from components.language.adapters import without_adapters
 from components.language.transformers_setup import attention_of
 
 
@@ -39,8 +39,11 @@ class Compute:
         )
 
     def for_decoding(self, model: Any) -> Any:
-        """`model` itself in fp32; in bf16 a converted copy of its current weights, adapters merged."""
-        return in_bf16(merge_lora(copy.deepcopy(model))) if self.precision == "bf16" else model
+        """`model` itself in fp32; in bf16 a converted copy of its current weights.
+
+        Adapters stay adapters: merged into bf16 weights, a small update would be rounded away.
+        """
+        return in_bf16(copy.deepcopy(model)) if self.precision == "bf16" else model
 
     @contextmanager
     def training(self, model: Any) -> Iterator[None]:
@@ -58,7 +61,10 @@ class Compute:
 
 
 def compute_of(config: Config) -> Compute:
-    """What `config` asks for on this machine; `device: auto` is cuda if there is a CUDA device.
+    """What `config` asks for on this machine.
+
+    `device: auto` is cuda if there is a CUDA device; `precision: auto` is bf16 where the hardware multiplies
+    bf16 matrices.
 
     Raises:
         ConfigError: there is no such device, or it does not compute in bf16.
@@ -72,14 +78,17 @@ def compute_of(config: Config) -> Compute:
             "pytorch.org tell which).",
         )
     device = "cuda" if has_cuda and config.device != "cpu" else "cpu"
-    if config.precision == "bf16" and not has_bf16(device):
+    precision = config.precision
+    if precision == "auto":
+        precision = "bf16" if has_bf16(device) else "fp32"
+    if precision == "bf16" and not has_bf16(device):
         raise ConfigError(
             f"precision is bf16, and this machine's {device} does not multiply bf16 matrices in hardware.",
             "Expected a GPU of compute capability 8.0 or later, or a CPU with AMX or AVX512-BF16: elsewhere "
             "it is slower than fp32.",
             "Set precision=fp32.",
         )
-    return Compute(device, config.precision, config.backbone.gradient_checkpointing)
+    return Compute(device, precision, config.backbone.gradient_checkpointing)
 
 
 def has_bf16(device: str) -> bool:

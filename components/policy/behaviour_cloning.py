@@ -22,7 +22,7 @@ from components.language.adapters import add_lora, merge_lora
 from components.language.training.examples import Example
 from components.language.training.fine_tuning import OnFigures, supervised_finetune
 from components.language.training.training_run import TrainingRecord
-from components.policy.agent_prompt import render_demonstration
+from components.policy.formats.demonstrations import render_demonstration
 from components.policy.policy import Policy
 from components.records import Trajectory
 
@@ -55,7 +55,7 @@ def clone(
     """
     examples = [
         render_demonstration(
-            policy.vocabulary,
+            policy.text,
             episode,
             [think(episode.up_to(step.step), step.action) for step in episode.steps],
         )
@@ -63,7 +63,7 @@ def clone(
     ]
     if reflections:
         examples += [
-            render_demonstration(policy.vocabulary, episode, thoughts)
+            render_demonstration(policy.text, episode, thoughts)
             for episode, thoughts in zip(demonstrations, reflections, strict=True)
         ]
     policy.model = add_lora(policy.model, lora, added=policy.vocabulary.added, seed=seed)

@@ -28,10 +28,9 @@ from dataclasses import dataclass
 from components.environments.protocol import Environment, Forkable, Step
 from components.environments.retry import play_whole
 from components.errors import EnvironmentFailure
-from components.language.markers import ACTION, END
-from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, Segment
-from components.policy.agent_prompt import observation, opening, reply, turn
+from components.policy.formats.agent_format import AgentFormat
+from components.policy.formats.demonstrations import without_loss
 from components.records import Trajectory
 
 Reflect = Callable[[Trajectory, str, Sequence[tuple[str, str]]], str]
@@ -139,32 +138,27 @@ def _admissible_after(episode: Trajectory, number: int, step: Step | None) -> Se
     return actions
 
 
-def world_examples(vocabulary: Vocabulary, explored: Sequence[ExploredEpisode]) -> list[Example]:
+def world_examples(text: AgentFormat, explored: Sequence[ExploredEpisode]) -> list[Example]:
     """Return examples for implicit world modelling.
 
     An example is an episode as the agent reads it. At each step, branches with loss hold the states that the
     alternatives and the expert's action lead to. Episodes without alternatives give no example.
     """
-    return [_world_example(vocabulary, entry) for entry in explored if any(entry.alternatives)]
+    return [_world_example(text, entry) for entry in explored if any(entry.alternatives)]
 
 
-def _world_example(vocabulary: Vocabulary, explored: ExploredEpisode) -> Example:
+def _world_example(text: AgentFormat, explored: ExploredEpisode) -> Example:
     task = explored.episode.task
-    segments = [_segment_without_loss(vocabulary, opening(task))]
+    segments = [without_loss(text.opening(task))]
     for step, alternatives in zip(explored.episode.steps, explored.alternatives, strict=True):
         for action, state in (*alternatives, (step.action, step.next_state)):
-            prompt = vocabulary.encode([*turn(task), ACTION, action, END, *observation(state)[:-1]])
-            target = vocabulary.encode([state])
+            before, target = text.observation_parts(state)
+            prompt = text.ask(task) + text.reply("", action) + before
             loss = [False] * len(prompt) + [True] * len(target)
             segments.append(Segment(prompt + target, loss, branch=True))
-        pieces = [*turn(task), *reply("", step.action), *observation(step.next_state)]
-        segments.append(_segment_without_loss(vocabulary, pieces))
+        reply = text.ask(task) + text.reply("", step.action)
+        segments.append(without_loss(reply + text.observation(step.next_state)))
     return Example(segments)
-
-
-def _segment_without_loss(vocabulary: Vocabulary, pieces: Sequence[str]) -> Segment:
-    tokens = vocabulary.encode(pieces)
-    return Segment(tokens, [False] * len(tokens))
 
 
 def reflections(explored: Sequence[ExploredEpisode], reflect: Reflect) -> list[list[str]]:

@@ -8,17 +8,19 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from components.config import ChatTemplate
+from components.config import TextFormat
 from components.language.backbone import load_backbone, save_model
 from components.language.compute import Compute
 from components.language.engines.kept_cache import KeptCacheEngine
-from components.language.tokenizer import Vocabulary
+from components.language.vocabulary.vocabulary import Vocabulary
+from components.policy.formats.choose import agent_format
 
 
 class Policy:
     """A model with its vocabulary.
 
     Attributes:
+        text: its prompts and replies.
         tokens: number of tokens that it has generated.
         max_new_tokens: maximum length of a reply, in tokens.
         compute: device and precision of training and decoding.
@@ -29,6 +31,7 @@ class Policy:
     ) -> None:
         self.model = model
         self.vocabulary = vocabulary
+        self.text = agent_format(vocabulary)
         self.max_new_tokens = max_new_tokens
         self.compute = compute
         self.tokens = 0
@@ -40,13 +43,18 @@ class Policy:
         *,
         max_new_tokens: int = 32,
         compute: Compute = Compute(),
-        chat_template: ChatTemplate = "auto",
+        text_format: TextFormat = "auto",
+        system: str = "",
     ) -> Policy:
         """Return the policy saved in `directory`, on the device of `compute`.
 
         `directory` may also hold a backbone, which is then the initial policy.
+
+        Args:
+            text_format: see `load_vocabulary`.
+            system: text of the system turn, for a chat model whose card has none.
         """
-        model, vocabulary = load_backbone(directory, compute.device, chat_template=chat_template)
+        model, vocabulary = load_backbone(directory, compute.device, text_format=text_format, system=system)
         return cls(model, vocabulary, max_new_tokens=max_new_tokens, compute=compute)
 
     def frozen_copy(self) -> Policy:

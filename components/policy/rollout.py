@@ -9,9 +9,7 @@ from components.environments import retry
 from components.environments.protocol import NO_ACTION, Environment, Step, concurrent_rows
 from components.errors import EnvironmentFailure
 from components.language.engines.engine_protocol import Generation, Session
-from components.language.markers import END
 from components.language.training.examples import Example, Segment
-from components.policy.agent_prompt import observation, opening, parse_reply, turn
 from components.policy.policy import Policy
 from components.records import REAL, Task, Trajectory, Transition
 
@@ -192,8 +190,8 @@ def _play_batch(
     """Play one episode per task, in a session with one row per task."""
     states = world.reset(tasks)
     rollouts = [Rollout(Trajectory(task), Example([])) for task in tasks]
-    encode = policy.vocabulary.encode
-    prompts = {row: encode([*opening(task), *turn(task)]) for row, task in enumerate(tasks)}
+    text = policy.text
+    prompts = {row: text.opening(task) + text.ask(task) for row, task in enumerate(tasks)}
     _check_initial_states(states, tasks)
     for _ in range(max_steps):
         generations = _generate_replies(policy, session, rollouts, prompts, temperature)
@@ -206,7 +204,8 @@ def _play_batch(
             answer = answers[row]
             assert answer is not None
             is_over = _record_step(rollouts[row], episode_ids[row], action, answer, stamp)
-            prompt = [] if is_over else encode([*observation(answer.state), *turn(tasks[row])])
+            end = text.close(generations[row].tokens)
+            prompt = [] if is_over else end + text.observation(answer.state) + text.ask(tasks[row])
             rollouts[row].overlong = not is_over and len(prompt) >= session.room(row)
             if is_over or rollouts[row].overlong:
                 session.drop([row])
@@ -236,9 +235,8 @@ def _generate_replies(
     temperature: float,
 ) -> dict[int, Generation]:
     """Generate a reply in each row of `prompts`, and add prompt and reply to the row's rollout."""
-    stop = {policy.vocabulary.marker_id(END)}
     generations = session.generate(
-        prompts, stop=stop, max_new_tokens=policy.max_new_tokens, temperature=temperature
+        prompts, stop=policy.text.stop, max_new_tokens=policy.max_new_tokens, temperature=temperature
     )
     for row, generation in generations.items():
         prompt = prompts[row]
@@ -254,7 +252,7 @@ def _generate_replies(
 
 def _read_action(policy: Policy, rollout: Rollout, generation: Generation) -> str:
     """Return the action of a reply, NO_ACTION if it has none, and record the thought."""
-    thought, action = parse_reply(policy.vocabulary.pieces(generation.tokens))
+    thought, action = policy.text.parse(generation.tokens)
     rollout.thoughts.append(thought)
     if not action:
         rollout.malformed += 1

@@ -133,6 +133,10 @@ class Manifest(Closed):
     overrides: list[str] = Field(
         default_factory=list, description="Values that the command line set on top of it: KEY=VALUE."
     )
+    pretrained: dict[str, str] = Field(
+        default_factory=dict,
+        description="Section of the config -> where the pretrained model that it names comes from.",
+    )
     seeds: dict[str, int] = Field(default_factory=dict)
     data: DataLineage = Field(default_factory=lambda: DataLineage())
     prefect_flow_run_id: str = ""

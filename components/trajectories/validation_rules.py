@@ -15,7 +15,7 @@ import pandas as pd
 
 from components.config import DataConfig
 from components.config.worlds.environment_config import EnvironmentConfig
-from components.language.markers import MARKERS
+from components.language.vocabulary.markers import MARKERS
 from components.records import REAL, SYNTHETIC, Task
 from components.trajectories.columns import ColumnProblem
 from components.trajectories.store import TRANSITION_SCHEMA

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from components.config import Config, PretrainPhase
-from components.config.migration import migrate_pretrain
+from components.config.migration import migrate, migrate_pretrain
 from components.errors import ConfigError, DataError
 from components.experience.retrieval.encoders import encoder_identity
 from components.files import parse_json, read_text
@@ -16,7 +16,7 @@ from components.trajectories.columns import examine
 from components.trajectories.parquet_file import read_table
 from components.trajectories.store import TRANSITION_DEFAULTS, TRANSITION_SCHEMA, DataLayout, read_tasks
 
-USAGE_KEYS = ("path", "chat_template", "gradient_checkpointing")
+USAGE_KEYS = ("path", "format", "chat_template", "gradient_checkpointing")
 """Keys of `backbone` that say how a backbone is used, not how it is pretrained."""
 
 
@@ -37,6 +37,7 @@ def check_settings(root: Path, config: Config, file: Path | None = None, *, trai
     """
     require_device(config)
     if training:
+        config.require_endpoint_user()
         require_backbone(config)
         encoder_identity(config.retrieval)  # refuses a missing encoder now, not after the first stage
         _require_pretrained_settings(root, config, file)
@@ -51,7 +52,7 @@ def check_settings(root: Path, config: Config, file: Path | None = None, *, trai
 
 def require_device(config: Config) -> None:
     """Raise ConfigError if this machine lacks the device of `config`, or bf16 on it."""
-    if config.device != "cuda" and config.precision == "fp32":
+    if config.device != "cuda" and config.precision in ("fp32", "auto"):
         return  # works everywhere; importing torch takes seconds
     from components.language.compute import compute_of
 
@@ -59,21 +60,21 @@ def require_device(config: Config) -> None:
 
 
 def require_backbone(config: Config) -> None:
-    """Raise ConfigError if a `path` of the config is no directory with a model.
-
-    A run hashes the files of its models, so the name of a model on the hub is refused too.
-    """
+    """Raise ConfigError if a `path` of the config is no directory with a model, and none of the hub's."""
     paths = {"backbone": config.backbone.path, "experience_model": config.experience_model.path}
     for section, name in paths.items():
-        path = Path(name)
-        if name and not any(path.glob("*.safetensors")):
+        if not name:
+            continue
+        from components.language.pretrained.model_directory import find_model
+
+        path = find_model(name).directory
+        if not any(path.glob("*.safetensors")):
             problem = "it holds no *.safetensors" if path.is_dir() else "there is no such directory"
             raise ConfigError(
                 f"{section}.path is {name!r}: {problem}.",
-                "Expected a directory with a causal LM in safetensors and its tokenizer; a hub name cannot "
-                "be used, nothing is downloaded.",
-                "Correct the path, download the model first (`hf download NAME --local-dir models/base`), or "
-                f"leave {section}.path empty.",
+                "Expected a directory with a causal LM in safetensors and its tokenizer, or the name of a "
+                "model on the Hugging Face hub, OWNER/NAME.",
+                f"Correct the path (make model writes models/smollm2), or leave {section}.path empty.",
             )
 
 
@@ -175,10 +176,10 @@ def _require_recorded_settings(
     try:
         recorded = [
             (section, *entry)
-            for section, values in parse_json(read_text(path)).items()
+            for section, values in migrate(parse_json(read_text(path)), allow_removed=True).items()
             for entry in values.items()
         ]
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, TypeError) as error:
         raise DataError(
             f"{path} cannot be read: {error}",
             "Expected the settings of collect.",

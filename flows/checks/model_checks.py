@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from components.config import Config, ExperienceModelConfig
 from components.errors import ConfigError, DreamGymError
-from components.language.markers import ACTION, DEMO, STATE
 from components.records import TEST, TRAIN, Trajectory
 from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions, trajectories
 
 if TYPE_CHECKING:
+    from components.experience.formats.world_format import WorldFormat
     from components.experience.retrieval.replay_buffer import ReplayBuffer
     from components.language.checkpoint_files.inspection import Inspection
 
@@ -46,15 +46,18 @@ def check_models(root: Path, config: Config) -> ModelCheck | None:
         ConfigError: a stage cannot use the architecture, or episodes are too long for the model.
     """
     from components.language.checkpoint_files.inspection import inspect_model
+    from components.language.pretrained.model_directory import find_model
 
     layout = DataLayout.of(root, config.environment.name)
-    policy_path = Path(config.backbone.path) if config.backbone.path else layout.backbone
+    name = config.backbone.path
+    policy_path = find_model(name).directory if name else layout.backbone
     if not policy_path.is_dir():
         return None
-    policy = inspect_model(policy_path, config.backbone.chat_template)
+    policy = inspect_model(policy_path, config.backbone.format)
     own_path = config.experience_model.path
-    experience = inspect_model(Path(own_path), config.backbone.chat_template) if own_path else policy
+    experience = inspect_model(find_model(own_path).directory, config.backbone.format) if own_path else policy
     doubts = _check_lengths(layout, config, policy, experience)
+    _check_answer_limits(layout, config, policy, experience)
     return ModelCheck(policy, experience, tuple(doubts))
 
 
@@ -88,6 +91,23 @@ def _check_lengths(
             f" experience model reads {experience.longest:,}"
         ]
     return []
+
+
+def _check_answer_limits(
+    layout: DataLayout, config: Config, policy: Inspection, experience: Inspection
+) -> None:
+    """Raise ConfigError if a limit of new tokens cuts recorded answers."""
+    from components.environments import make_adapter
+    from flows.checks.answer_limits import require_answer_limits
+
+    episodes = _recorded_episodes(layout, config)["train"]
+    if episodes:
+        require_answer_limits(
+            config,
+            make_adapter(config.environment),
+            experience=(experience.vocabulary, _experience_model_episodes(episodes, config)),
+            policy=(policy.vocabulary, _episodes_to_clone(episodes, config)),
+        )
 
 
 def _recorded_episodes(layout: DataLayout, config: Config) -> dict[str, list[Trajectory]]:
@@ -182,20 +202,15 @@ class _TokenCounter:
         that does not fit, because building the index takes seconds.
         """
         from components.experience.dataset import transition_examples
-        from components.experience.prompts import render_trajectory
+        from components.experience.formats.choose import world_format
+        from components.experience.formats.training_examples import render_trajectory
 
+        text = world_format(model.vocabulary, settings)
         without_demonstrations = [
-            render_trajectory(
-                model.vocabulary,
-                episode,
-                [[] for _ in episode.steps],
-                history=settings.history,
-                recalled=settings.recall,
-                reasoning=settings.reasoning,
-            )
+            render_trajectory(text, episode, [[] for _ in episode.steps], history=settings.history)
             for episode in self._episodes
         ]
-        limit = self._max_demonstration_tokens(model)
+        limit = self._max_demonstration_tokens(text)
         upper_bounds = [
             (example.depth + limit, len(episode.steps))
             for example, episode in zip(without_demonstrations, self._episodes, strict=True)
@@ -203,21 +218,21 @@ class _TokenCounter:
         tokens, steps = max(upper_bounds, default=(0, 1))
         if tokens * max(1.0, self._config.environment.max_steps / steps) <= model.longest:
             return tokens, steps
-        exact = transition_examples(model.vocabulary, self._episodes, self._demonstration_buffer(), settings)
+        exact = transition_examples(text, self._episodes, self._demonstration_buffer(), settings)
         return max(
             (example.depth, len(episode.steps))
             for example, episode in zip(exact, self._episodes, strict=True)
         )
 
-    def _max_demonstration_tokens(self, model: Inspection) -> int:
+    def _max_demonstration_tokens(self, text: WorldFormat) -> int:
         """Return the tokens of `retrieval.k` demonstrations that are all as long as the longest one."""
         steps = [step for episode in self._train for step in episode.steps]
         by_length = sorted(steps, key=lambda step: len(step.state) + len(step.action) + len(step.next_state))
-        texts = (
-            [DEMO, step.state, ACTION, step.action, STATE, step.next_state]
-            for step in by_length[-LONGEST_EPISODES:]
-        )
-        return self._config.retrieval.k * max(len(model.vocabulary.encode(text)) for text in texts)
+        longest = by_length[-LONGEST_EPISODES:]
+        task = self._train[0].task
+        without = len(text.question(task, [""], ""))
+        lengths = [len(text.question(task, [""], "", [step])) - without for step in longest]
+        return self._config.retrieval.k * max(lengths)
 
     def _demonstration_buffer(self) -> ReplayBuffer:
         """Return the buffer that demonstrations are retrieved from.
@@ -237,10 +252,11 @@ class _TokenCounter:
 
 def _policy_tokens(episodes: Sequence[Trajectory], model: Inspection) -> int:
     """Return the tokens of the longest demonstration, without its thoughts."""
-    from components.policy.agent_prompt import render_demonstration
+    from components.policy.formats.choose import agent_format
+    from components.policy.formats.demonstrations import render_demonstration
 
     counts = (
-        len(render_demonstration(model.vocabulary, episode, [""] * len(episode.steps)))
+        len(render_demonstration(agent_format(model.vocabulary), episode, [""] * len(episode.steps)))
         for episode in episodes
     )
     return max(counts, default=0)

@@ -188,12 +188,15 @@ def show_progress(settings: Config, workspace: Path, debug: bool) -> Iterator[No
     from flows.printing.run_progress import STEPS, expected_seconds, run_progress
 
     store = StageStore(workspace / ".dreamgym" / "stages")
-    earlier = {stage: results[0].seconds for stage in STEPS if (results := store.earlier_results(stage))}
+    expected: dict[str, float] = {}
+    if not settings.backbone.path:  # how long a model of the user's takes is not known
+        earlier = {stage: results[0].seconds for stage in STEPS if (results := store.earlier_results(stage))}
+        expected = expected_seconds(settings.environment.name, earlier)
     log_file = (
         workspace / ".dreamgym" / "logs" / f"retrain-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
     )
     print_status(f"Full log: {log_file.relative_to(workspace)}")
-    with run_progress(err, log_file, expected_seconds(settings.environment.name, earlier)):
+    with run_progress(err, log_file, expected):
         yield
 
 

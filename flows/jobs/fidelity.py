@@ -49,6 +49,7 @@ from flows.run.pipeline_run import Run
 from flows.run.run_data import encoder_input, policy_backbone
 from flows.run.run_dream import open_dream
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
+from flows.run.system_turns import policy_system
 from flows.run.teacher_annotations import ANSWERS
 from flows.stages.clone import clone_policy
 from flows.stages.experience_model import fine_tune_experience_model
@@ -155,7 +156,8 @@ def _play_in_batches(
         directory,
         max_new_tokens=settings.max_new_tokens,
         compute=run.compute,
-        chat_template=run.config.backbone.chat_template,
+        text_format=run.config.backbone.format,
+        system=policy_system(run.config),
     )
     stamp = Stamp(prefix=name)
     rollouts: list[Rollout] = []

@@ -31,6 +31,7 @@ from components.tracking.stage_store.stopwatch import Stopwatch
 from components.trajectories.dvc.snapshots import data_hash
 from components.trajectories.store import DataLayout
 from flows.dead_flow_runs import end_dead_runs
+from flows.run.pinned_models import pin_models
 from flows.run.run_manifest import CLOCK, name_flow_run, new_manifest, relative_to_root
 from flows.run.stage import Stage
 from flows.run.stage_curves import StageCurves, json_series
@@ -65,7 +66,7 @@ class Run:
     parent: str
 
     def __init__(self, config: Config, root: Path) -> None:
-        self.config = config
+        self.config = pin_models(config)
         self.root = root
         self.data = DataLayout.of(root, config.environment.name)
         self.store = StageStore(root / ".dreamgym" / "stages")

@@ -17,6 +17,7 @@ from components.policy.rollout import play_whole
 from components.records import Task
 from components.trajectories.store import read_tasks
 from flows.run.pipeline_run import Run
+from flows.run.system_turns import policy_system
 
 ROWS = 64
 """Tasks that are played as one batch."""
@@ -105,7 +106,9 @@ def play_games(
     restarts = 0
     with closing(make_adapter(config.environment).open()) as world, decoding():
         for name, directory in policies.items():
-            policy = Policy.load(directory, max_new_tokens=length, compute=run.compute)
+            policy = Policy.load(
+                directory, max_new_tokens=length, compute=run.compute, system=policy_system(config)
+            )
             for start in range(0, len(tasks), ROWS):
                 rollouts = play_whole(
                     policy,

@@ -14,7 +14,7 @@ from components.environments.capabilities import Adapter
 from components.evaluation.metrics.intervals import exact_value
 from components.language.threads import decoding, training
 from components.language.training.examples import Example
-from components.policy.agent_prompt import render_demonstration
+from components.policy.formats.demonstrations import render_demonstration
 from components.policy.policy import Policy
 from components.policy.policy_snapshots import Snapshots
 from components.policy.rl.algorithms import make_algorithm
@@ -84,7 +84,7 @@ def _demonstrations(run: Run, policy: Policy, settings: RLConfig, train: Path) -
     examples = []
     for episode in episodes_to_clone(run, train, ["expert"]):
         thoughts = [adapter.think(episode.up_to(step.step), step.action) for step in episode.steps]
-        examples.append(render_demonstration(policy.vocabulary, episode, thoughts))
+        examples.append(render_demonstration(policy.text, episode, thoughts))
     return examples
 
 

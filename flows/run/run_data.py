@@ -12,6 +12,7 @@ from components.errors import ConfigError, TrainingError
 from components.experience.dataset import episodes_of_families, select_episodes
 from components.experience.retrieval.encoders import encoder_identity
 from components.experience.retrieval.replay_buffer import ReplayBuffer
+from components.language.pretrained.model_directory import find_model
 from components.records import Task, Trajectory
 from components.trajectories.store import held_out, read_tasks, read_transitions, trajectories
 from flows.run.pipeline_run import Run
@@ -20,13 +21,14 @@ from flows.run.stage import Fingerprint
 
 def policy_backbone(run: Run) -> Path:
     """Return the directory of the pretrained model that the policy starts from."""
-    return Path(run.config.backbone.path) if run.config.backbone.path else run.data.backbone
+    name = run.config.backbone.path
+    return find_model(name).directory if name else run.data.backbone
 
 
 def experience_model_backbone(run: Run) -> Path:
     """Return the directory of the pretrained model that the experience model starts from."""
-    path = run.config.experience_model.path
-    return Path(path) if path else policy_backbone(run)
+    name = run.config.experience_model.path
+    return find_model(name).directory if name else policy_backbone(run)
 
 
 def read_episodes(run: Run, name: str, transitions: Path) -> list[Trajectory]:

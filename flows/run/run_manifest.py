@@ -14,6 +14,7 @@ from components.tracking.manifest import Manifest
 from components.tracking.process import this_process
 from components.tracking.run_environment import collect_environment
 from components.trajectories.dvc.snapshots import data_parts
+from flows.run.pinned_models import model_sources
 
 
 class RunClock:
@@ -58,6 +59,7 @@ def new_manifest(
         environment=collect_environment(root, directory, config.threads, device),
         config=config.model_dump(mode="json"),
     )
+    manifest.pretrained = model_sources(config)
     manifest.seeds = {
         "run": config.seed,
         "data": config.data.seed,

@@ -13,11 +13,10 @@ from prefect import get_run_logger
 
 from components.config import Config
 from components.evaluation.metrics.intervals import Estimate, exact_value, proportion
-from components.experience.prompts import answer
+from components.experience.formats.world_format import WorldFormat, recorded_answer
 from components.experience.teacher import VERSION, Annotated, annotate
 from components.language.endpoint.chat_completions import Usage
 from components.language.endpoint.json_endpoint import Endpoint
-from components.language.tokenizer import Vocabulary
 from components.records import Trajectory, Transition
 from flows.run.stage import Outcome
 
@@ -27,7 +26,7 @@ RECORD = "annotations.json"
 
 
 def teach(
-    config: Config, root: Path, work: Path, vocabulary: Vocabulary, episodes: list[Trajectory]
+    config: Config, root: Path, work: Path, text: WorldFormat, episodes: list[Trajectory]
 ) -> tuple[list[Trajectory], Outcome]:
     """Return the episodes with the teacher's reasoning, and the outcome of annotating them.
 
@@ -36,6 +35,7 @@ def teach(
     Args:
         root: of the repository, below which the answers are kept.
         work: work directory of the stage.
+        text: of the experience model.
         episodes: in the order of training; a repeated episode is annotated once.
 
     Raises:
@@ -51,7 +51,7 @@ def teach(
     get_run_logger().info("%s annotates %d episodes", config.endpoint.model, len(to_annotate))
 
     def refuse(step: Transition) -> str:
-        tokens = len(vocabulary.encode(answer(step, reasoning=True)))
+        tokens = len(text.answer(recorded_answer(step)))
         limit = settings.max_new_tokens
         if tokens <= limit:
             return ""

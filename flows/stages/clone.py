@@ -19,6 +19,7 @@ from components.records import Trajectory
 from flows.run.pipeline_run import Run
 from flows.run.run_data import episodes_to_clone, families_config, policy_backbone
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
+from flows.run.system_turns import policy_system
 from flows.training_log import curve_logger
 
 ALTERNATIVES = 3
@@ -33,7 +34,7 @@ def clone_policy(run: Run) -> Stage:
         "clone",
         work=partial(_clone, run),
         inputs={"backbone": policy_backbone(run), "train": StageOutput("validate", "train")},
-        config=config | {"chat_template": run.config.backbone.chat_template},
+        config=config | {"format": run.config.backbone.format, "system": policy_system(run.config)},
         code=__name__,
     )
 
@@ -42,7 +43,12 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
     config = run.config
     adapter = make_adapter(config.environment)
     demonstrations = episodes_to_clone(run, inputs["train"], config.cloning.behaviours)
-    policy = Policy.load(inputs["backbone"], compute=run.compute, chat_template=config.backbone.chat_template)
+    policy = Policy.load(
+        inputs["backbone"],
+        compute=run.compute,
+        text_format=config.backbone.format,
+        system=policy_system(config),
+    )
     extra_examples, real_steps = _early_experience(config, adapter, policy, demonstrations)
     with training(config):
         record = clone(
@@ -81,5 +87,5 @@ def _early_experience(
     finally:
         world.close()
     if config.cloning.early_experience == "world_modelling":
-        return {"world": world_examples(policy.vocabulary, explored)}, world.interactions
+        return {"world": world_examples(policy.text, explored)}, world.interactions
     return {"reflections": reflections(explored, adapter.reflect)}, world.interactions

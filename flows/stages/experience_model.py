@@ -22,6 +22,7 @@ from components.experience.dataset import (
     transition_examples,
     variation_examples,
 )
+from components.experience.formats.choose import world_format
 from components.experience.model import save_prompt_form
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.experience.step_judgements import judge_predictions
@@ -29,9 +30,9 @@ from components.language.adapters import add_lora, merge_lora
 from components.language.backbone import load_backbone, save_model
 from components.language.exercises.rehearsal import rehearsal_examples
 from components.language.threads import decoding, training
-from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example
 from components.language.training.fine_tuning import supervised_finetune
+from components.language.vocabulary.vocabulary import Vocabulary
 from components.records import TEST, TRAIN, Trajectory
 from components.trajectories.augmentation.hindsight import hindsight
 from components.trajectories.augmentation.renaming import original_task_id, rename_episodes
@@ -46,6 +47,7 @@ from flows.run.run_data import (
 )
 from flows.run.run_dream import load_experience_model, quotation_check
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
+from flows.run.system_turns import experience_model_system
 from flows.run.teacher_annotations import teach
 from flows.training_log import curve_logger, progress_logger
 
@@ -57,7 +59,11 @@ EXERCISE_KINDS = 4
 def fine_tune_experience_model(run: Run) -> Stage:
     """Stage: fine-tune the experience model, and measure `fidelity/*` of single steps on held-out tasks."""
     config: dict[str, Any] = run.slice("experience_model", "retrieval", "environment")
-    config |= {"tasks": run.config.fidelity.tasks, "chat_template": run.config.backbone.chat_template}
+    config |= {
+        "tasks": run.config.fidelity.tasks,
+        "format": run.config.backbone.format,
+        "system": experience_model_system(run.config),
+    }
     config |= run.computing(training=True) | families_config(run)
     if run.config.experience_model.teacher == "llm":
         # Address and retries of the endpoint change no result.
@@ -84,7 +90,10 @@ def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
     episodes = model_episodes(run, inputs["train"])
     buffer = open_buffer(run, episodes)
     backbone, vocabulary = load_backbone(
-        inputs["backbone"], run.compute.device, chat_template=config.backbone.chat_template
+        inputs["backbone"],
+        run.compute.device,
+        text_format=config.backbone.format,
+        system=experience_model_system(config),
     )
     examples, annotation = training_examples(config, run.root, work, vocabulary, buffer, episodes)
     settings = config.experience_model
@@ -144,18 +153,21 @@ def training_examples(
     settings = config.experience_model
     seed = config.seed
     adapter = make_adapter(config.environment)
+    text = world_format(vocabulary, settings)
     augmented = episodes + hindsight(episodes, adapter, settings.hindsight, seed)
     augmented += rename_episodes(augmented, adapter, settings.renamed, seed)
     annotated, annotation = teach(
-        config, root, work, vocabulary, sample_training_episodes(augmented, settings, seed)
+        config, root, work, text, sample_training_episodes(augmented, settings, seed)
     )
     if settings.premise:
         annotated = assume_premises(annotated, adapter, seed, taught=settings.teacher == "programmatic")
-    further = premise_examples(vocabulary, augmented, adapter) if settings.premise else []
+    further = premise_examples(text, augmented, adapter) if settings.premise else []
     tasks = list({episode.task.id: episode.task for episode in augmented}.values())
-    further += variation_examples(vocabulary, tasks, adapter.feasible, seed)
-    examples = transition_examples(vocabulary, annotated, buffer, settings, own=original_task_id)
+    further += variation_examples(text, tasks, adapter.feasible, seed)
+    examples = transition_examples(text, annotated, buffer, settings, own=original_task_id)
     examples += repeat_evenly(further, settings.epochs, seed)
+    if not settings.rehearsal:
+        return examples, annotation
     each = int(settings.rehearsal * sum(map(len, examples)) / EXERCISE_KINDS)
     return examples + rehearsal_examples(vocabulary, each, each, each, seed), annotation
 

@@ -95,3 +95,11 @@ def test_the_command_names_a_file_that_it_cannot_read(tmp_path, capsys, text, wo
     with pytest.raises(SystemExit, match="2"):
         main([str(file)])
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("earlier", "today"), [("off", "compact"), ("auto", "auto")])
+def test_the_chat_template_of_an_earlier_backbone_is_read_as_its_text_format(earlier, today):
+    backbone = {"path": "models/base", "chat_template": earlier}
+    assert migrate({"backbone": backbone}) == {"backbone": {"path": "models/base", "format": today}}
+    with pytest.raises(ConfigError, match=r"backbone\.chat_template is now backbone\.format"):
+        load_config(None, [f"backbone.chat_template={earlier}"])

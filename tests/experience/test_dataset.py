@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from builders import VOCABULARY, make_episode, make_task
+from builders import WORLD, make_episode, make_task
 
 from components.config import ExperienceModelConfig, RetrievalConfig
 from components.errors import DataError
@@ -122,7 +122,7 @@ def test_half_of_the_episodes_get_a_premise_and_the_reasoning_that_follows(adapt
 def test_an_episode_that_does_not_show_its_premise_gives_no_example(adapter, played):
     episodes = [*played["expert"], *played["random"]]
     shown = [e for e in episodes if adapter.premise(e)]
-    assert len(premise_examples(VOCABULARY, episodes, adapter)) == len(shown) < len(episodes)
+    assert len(premise_examples(WORLD, episodes, adapter)) == len(shown) < len(episodes)
 
 
 def test_only_episodes_of_the_named_families_are_selected(played):
@@ -149,5 +149,5 @@ def test_a_renamed_copy_gets_no_demonstration_of_its_own_task(monkeypatch):
         return ReplayBuffer.retrieve(buffer, queries, tasks)
 
     monkeypatch.setattr(buffer, "retrieve", retrieve)
-    transition_examples(VOCABULARY, [copy], buffer, ExperienceModelConfig(), own=original_task_id)
+    transition_examples(WORLD, [copy], buffer, ExperienceModelConfig(), own=original_task_id)
     assert own_tasks == [originals[0].task.id] * 2

@@ -11,7 +11,7 @@ from builders import make_episode, make_task
 from components.config import RetrievalConfig
 from components.environments.protocol import Step
 from components.errors import EnvironmentFailure
-from components.experience.prompts import Answer
+from components.experience.formats.world_format import Answer
 from components.experience.real_replay import replay, replay_in
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.experience.step_judgements import judge_answer, judge_predictions

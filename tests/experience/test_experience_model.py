@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from builders import VOCABULARY, make_model, make_task, make_transition
+from builders import VOCABULARY, WORLD, make_model, make_task, make_transition
 
 from components.config import ExperienceModelConfig
 from components.errors import ExperienceModelError
 from components.experience.decoding.prediction_batch import Query
+from components.experience.formats.compact_world import growth, opening, turn
+from components.experience.formats.training_examples import render_trajectory
+from components.experience.formats.world_format import Answer
 from components.experience.model import ExperienceModel, save_prompt_form
-from components.experience.prompts import Answer, growth, opening, render_trajectory, turn
 from components.language.backbone import save_model
 from components.language.training.examples import collate
 from components.language.training.token_scores import token_logprobs
@@ -94,7 +96,7 @@ def test_a_prediction_does_not_change_the_trunk(learnt, untrained, lessons):
 def test_the_prompt_in_the_dream_equals_the_text_in_training(learnt, lessons):
     """Trunk and turn, as the engine gets them, equal the rendered example token by token."""
     episode, demo = lessons[0], make_transition()
-    example = render_trajectory(VOCABULARY, episode, [[demo]] * len(episode.steps))
+    example = render_trajectory(WORLD, episode, [[demo]] * len(episode.steps))
     branches = [segment for segment in example.segments if segment.branch]
     trunk = [segment.tokens for segment in example.segments if not segment.branch]
     batch = learnt.begin([episode.task])
@@ -115,7 +117,7 @@ def test_answer_probabilities_equal_those_of_the_trained_branch(learnt, lessons)
     """The segments of training and the kept cache give each answer token the same log-probability."""
     episode = lessons[0]
     with torch.no_grad():
-        batch = collate([render_trajectory(VOCABULARY, episode, [[] for _ in episode.steps])], 0)
+        batch = collate([render_trajectory(WORLD, episode, [[] for _ in episode.steps])], 0)
         trained = token_logprobs(learnt.model, batch).logprobs
     dreamed = []
     session = learnt._engine(0).open(1)
@@ -125,7 +127,7 @@ def test_answer_probabilities_equal_those_of_the_trained_branch(learnt, lessons)
         length = session.lengths[0]
         out = session.generate(
             {0: VOCABULARY.encode(turn(episode.task, step.state, step.action, []))},
-            stop=learnt.begin([episode.task])._stop,
+            stop=learnt.text.stop,
             max_new_tokens=60,
             temperature=0.0,
         )

@@ -11,8 +11,8 @@ from components.config import BackboneConfig, LoraConfig
 from components.errors import ConfigError, DataError
 from components.language.adapters import add_lora, merge_lora
 from components.language.backbone import build_backbone, load_backbone, save_model
-from components.language.markers import MARKERS
-from components.language.tokenizer import Vocabulary
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.language.vocabulary.markers import MARKERS
 
 TEXTS = [f"put mug {i} in cabinet {i % 5}" for i in range(30)]
 SMALL = BackboneConfig(hidden=32, layers=2, heads=4, max_positions=64)
@@ -20,7 +20,7 @@ SMALL = BackboneConfig(hidden=32, layers=2, heads=4, max_positions=64)
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return Vocabulary.train(TEXTS, 320)
+    return CompactVocabulary.train(TEXTS, 320)
 
 
 def logits_of(model):

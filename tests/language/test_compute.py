@@ -14,15 +14,15 @@ from components.language.adapters import add_lora
 from components.language.backbone import build_backbone, load_backbone
 from components.language.compute import Compute, compute_of, describe, has_bf16
 from components.language.engines.kept_cache import KeptCacheEngine
-from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, Segment, collate
 from components.language.training.fine_tuning import supervised_finetune
 from components.language.training.token_scores import token_logprobs
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
 from language.foreign import make_checkpoint
 from language.training.test_training import EXAMPLES, SETTINGS, weights_of
 from language.training.test_training import make_model as make_tiny
 
-VOCABULARY = Vocabulary.train(["put mug 1 in cabinet 2"], 300)
+VOCABULARY = CompactVocabulary.train(["put mug 1 in cabinet 2"], 300)
 CHECKPOINTED = Compute(gradient_checkpointing=True)
 without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 with_bf16 = pytest.mark.skipif(not has_bf16("cpu"), reason="this CPU has neither AMX nor AVX512-BF16")
@@ -50,13 +50,19 @@ def test_bf16_is_refused_where_the_hardware_has_none(monkeypatch):
     assert compute_of(load_config(None, ["precision=bf16", "device=cpu"])).precision == "bf16"
 
 
-def test_chat_template_without_a_path_is_refused():
-    with pytest.raises(ConfigError, match="chat_template has no effect with an empty path"):
-        load_config(None, ["backbone.chat_template=off"])
-    assert (
-        load_config(None, ["backbone.chat_template=off", "backbone.path=models/base"]).backbone.chat_template
-        == "off"
-    )
+def test_precision_auto_is_bf16_where_the_hardware_has_it(monkeypatch):
+    config = load_config(None, ["precision=auto", "device=cpu"])
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    assert compute_of(config).precision == "bf16"
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {})
+    assert compute_of(config).precision == "fp32"
+
+
+def test_a_format_without_a_path_is_refused():
+    with pytest.raises(ConfigError, match="format has no effect with an empty path"):
+        load_config(None, ["backbone.format=chat"])
+    named = load_config(None, ["backbone.format=compact", "backbone.path=models/base"])
+    assert named.backbone.format == "compact"
 
 
 def gradients(model, batch, compute):
@@ -207,3 +213,26 @@ def test_an_architecture_that_needs_a_probe_decodes_in_bf16(tmp_path):
     model, vocabulary = load_backbone(make_checkpoint(tmp_path, "gpt_neox", scale=1.0))
     session = KeptCacheEngine(Compute(precision="bf16").for_decoding(model), vocabulary).open(1)
     assert len(session.generate({0: [5, 6]}, stop=set(), max_new_tokens=4, temperature=0.0)[0].tokens) == 4
+
+
+@with_bf16
+def test_a_small_update_of_adapters_survives_decoding_in_bf16():
+    model = build_backbone(BackboneConfig(hidden=64, layers=2, heads=4), len(VOCABULARY), seed=1).eval()
+    tuned = add_lora(model, LoraConfig(rank=4, targets="all-linear"))
+    with torch.no_grad():
+        for name, weight in tuned.named_parameters():
+            if "lora_B" in name:
+                weight.fill_(1e-4)
+    copied = Compute(precision="bf16").for_decoding(tuned)
+    layer, exact = (each.get_base_model().model.layers[0].mlp.up_proj for each in (copied, tuned))
+
+    def update(adapted):
+        return (adapted.lora_B["default"].weight @ adapted.lora_A["default"].weight).float()
+
+    torch.testing.assert_close(update(layer), update(exact), rtol=0.02, atol=1e-7)
+    merged = (exact.weight + exact.scaling["default"] * update(exact)).bfloat16().float()
+    rounded = merged - exact.weight.bfloat16().float()
+    lost = (rounded - exact.scaling["default"] * update(exact)).norm() / (
+        exact.scaling["default"] * update(exact)
+    ).norm()
+    assert lost > 0.5, "merged into bf16 weights, most of it would be lost"

@@ -13,13 +13,14 @@ from transformers import AutoModelForCausalLM
 from components.config import CloningConfig, ExperienceModelConfig, LoraConfig
 from components.errors import ConfigError, DataError
 from components.experience.decoding.prediction_batch import Query
+from components.experience.formats.choose import world_format
+from components.experience.formats.training_examples import render_trajectory
 from components.experience.model import ExperienceModel
-from components.experience.prompts import render_trajectory
 from components.language.adapters import add_lora, merge_lora
 from components.language.backbone import load_backbone, save_model
 from components.language.engines.kept_cache import KeptCacheEngine
-from components.language.markers import MARKERS
 from components.language.training.fine_tuning import supervised_finetune
+from components.language.vocabulary.markers import MARKERS
 from components.policy.behaviour_cloning import clone
 from components.policy.policy import Policy
 from language.foreign import CHATML, make_checkpoint
@@ -38,23 +39,28 @@ SETTINGS = {"epochs": 3, "learning_rate": 3e-3, "batch_tokens": 600, "seed": 0}
 
 
 def training_examples(vocabulary):
-    return [render_trajectory(vocabulary, episode, [[EPISODES[0].steps[0]], []]) for episode in EPISODES]
+    text = world_format(vocabulary, ExperienceModelConfig())
+    return [render_trajectory(text, episode, [[EPISODES[0].steps[0]], []]) for episode in EPISODES]
+
+
+def first_tokens(vocabulary):
+    """The tokens that a dream of the first episode begins with."""
+    return next(segment.tokens for segment in training_examples(vocabulary)[0].segments if segment.tokens)
 
 
 @pytest.mark.parametrize("template", ["", CHATML], ids=["plain", "chat"])
 @pytest.mark.parametrize("kind", WORKING)
 def test_a_model_is_fine_tuned_and_saved_and_decodes_like_generate(kind, template, tmp_path):
     model, vocabulary = load_backbone(make_checkpoint(tmp_path / "base", kind, template=template))
-    assert len(vocabulary.added) == len(MARKERS) and model.get_input_embeddings().weight.shape[0] == len(
-        vocabulary
-    )
+    assert len(vocabulary.added) == (0 if template else len(MARKERS))
+    assert model.get_input_embeddings().weight.shape[0] == len(vocabulary)
     record = supervised_finetune(model, training_examples(vocabulary), **SETTINGS)
     assert record.losses[-1] < record.losses[0]
     save_model(model, vocabulary, tmp_path / "tuned")
     assert {file.suffix for file in (tmp_path / "tuned").iterdir()} <= {".safetensors", ".json", ".jinja"}
     loaded, words = load_backbone(tmp_path / "tuned")
-    prompt = training_examples(vocabulary)[0].segments[0].tokens
-    assert not words.added and training_examples(words)[0].segments[0].tokens == prompt
+    prompt = first_tokens(vocabulary)
+    assert not words.added and first_tokens(words) == prompt
     prompts = {0: prompt, 1: prompt[:5]}
     generations = (
         KeptCacheEngine(loaded, words)
@@ -82,7 +88,7 @@ def test_policy_and_experience_model_run_on_such_a_model(kind, tmp_path):
         lora=LoraConfig(rank=2, targets="all-linear"),
     )
     policy.save(tmp_path / "policy")
-    assert Policy.load(tmp_path / "policy").vocabulary.has_chat_template
+    assert Policy.load(tmp_path / "policy").vocabulary.format == "chat"
     model = ExperienceModel.load(base, ExperienceModelConfig(max_new_tokens=8, resamples=1))
     episode_predictions = model.begin([make_task()])
     assert set(episode_predictions.predict({0: Query("At desk 1: mug 1.", "go to desk 1")})) == {0}

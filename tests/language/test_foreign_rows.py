@@ -14,10 +14,10 @@ from components.language.backbone import load_backbone, save_model
 from components.language.engines.kept_cache import KeptCacheEngine
 from components.language.engines.plain_generate import plain_generate
 from components.language.exercises.copying import copy_examples
-from components.language.markers import MARKERS
 from components.language.training.examples import Example, Segment, collate
 from components.language.training.fine_tuning import supervised_finetune
 from components.language.training.token_scores import token_logprobs
+from components.language.vocabulary.markers import MARKERS
 from components.policy.policy import Policy
 from components.policy.rl.log_probabilities import score_tokens
 from components.policy.rollout import Rollout

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import VOCABULARY, make_model
+from builders import AGENT, VOCABULARY, make_model
 
 from components.config import CloningConfig
 from components.environments.protocol import Forkable, Step
@@ -115,7 +115,7 @@ def test_the_budget_holds_and_a_world_without_forks_is_refused(adapter, experts)
 
 
 def test_world_examples_branch_at_each_step_and_reflections_precede_the_thought(adapter, explored):
-    (example, *_) = world_examples(VOCABULARY, explored)
+    (example, *_) = world_examples(AGENT, explored)
     first = explored[0]
     branches = [segment for segment in example.segments if segment.branch]
     assert len(branches) == sum(len(alternatives) + 1 for alternatives in first.alternatives)
@@ -129,8 +129,7 @@ def test_world_examples_branch_at_each_step_and_reflections_precede_the_thought(
     assert thoughts[0].endswith(usual) and f"{first.alternatives[0][0][0]} would" in thoughts[0]
     assert len(thoughts) == len(first.episode.steps)
     assert (
-        world_examples(VOCABULARY, [ExploredEpisode(first.episode, tuple(() for _ in first.episode.steps))])
-        == []
+        world_examples(AGENT, [ExploredEpisode(first.episode, tuple(() for _ in first.episode.steps))]) == []
     )
 
 
@@ -148,7 +147,7 @@ def test_world_modelling_and_self_reflection_train_the_policy(adapter, explored,
         )
         return record.tokens, policy.model.model.norm.weight.tolist()
 
-    plain, world = train(), train(world=world_examples(VOCABULARY, explored))
+    plain, world = train(), train(world=world_examples(AGENT, explored))
     reflecting = train(reflections=reflections(explored, adapter.reflect))
     assert (
         plain[0] == world[0] < reflecting[0]

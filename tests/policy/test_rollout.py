@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 import torch
-from builders import VOCABULARY, make_model, make_task
+from builders import AGENT, VOCABULARY, make_model, make_task
 
 from components.config import CloningConfig, LoraConfig, RetrievalConfig
 from components.environments.protocol import Step
@@ -16,7 +16,6 @@ from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.language.training.examples import collate
 from components.language.training.token_scores import token_logprobs
 from components.policy import rollout as rollout_module
-from components.policy.agent_prompt import observation, opening, parse_reply, turn
 from components.policy.behaviour_cloning import clone
 from components.policy.policy import Policy
 from components.policy.rollout import Stamp, play, play_whole
@@ -65,11 +64,9 @@ def check_text(rollout):
         s.branch for s in rollout.example.segments
     )
     task = rollout.trajectory.task
-    states = [observation(step.next_state) for step in rollout.trajectory.steps][: len(prompts) - 1]
-    assert prompts == [
-        VOCABULARY.encode(p) for p in [[*opening(task), *turn(task)], *[[*s, *turn(task)] for s in states]]
-    ]
-    replies = [parse_reply(VOCABULARY.pieces(tokens)) for tokens in written]
+    states = [AGENT.observation(step.next_state) for step in rollout.trajectory.steps][: len(prompts) - 1]
+    assert prompts == [prompt + AGENT.ask(task) for prompt in [AGENT.opening(task), *states]]
+    replies = [AGENT.parse(tokens) for tokens in written]
     assert rollout.thoughts == [thought for thought, _ in replies]
     actions = [action or "?" for _, action in replies]
     assert [step.action for step in rollout.trajectory.steps] == actions[: len(rollout.trajectory.steps)]
@@ -236,7 +233,7 @@ def test_more_episodes_than_rows_are_played_in_successive_batches(monkeypatch):
 
 
 def test_an_episode_that_fills_the_longest_sequence_fails_and_is_counted():
-    prompt = len(VOCABULARY.encode([*opening(make_task(0)), *turn(make_task(0))]))
+    prompt = len(AGENT.opening(make_task(0)) + AGENT.ask(make_task(0)))
     policy = Policy(make_model(max_positions=2 * prompt + 40), VOCABULARY, max_new_tokens=6)
     rollouts = play(policy, Breaking(), [make_task(0)], max_steps=9, temperature=1.0, seed=0)
     (rollout,) = rollouts

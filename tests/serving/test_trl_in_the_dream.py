@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import trl
-from builders import VOCABULARY, make_episode, make_model, make_task
+from builders import AGENT, VOCABULARY, WORLD, make_episode, make_model, make_task
 from datasets import Dataset
 from dream_server import serving
 from openenv.core import GenericEnvClient
@@ -19,11 +19,10 @@ from transformers.utils import get_json_schema
 from trl import GRPOConfig, GRPOTrainer
 
 from components.config import CloningConfig, ExperienceModelConfig, LoraConfig
+from components.experience.formats.training_examples import render_trajectory
 from components.experience.model import ExperienceModel
-from components.experience.prompts import render_trajectory
-from components.language.markers import ACTION, END
 from components.language.training.fine_tuning import supervised_finetune
-from components.policy.agent_prompt import observation, opening, parse_reply, turn
+from components.language.vocabulary.markers import ACTION, END
 from components.policy.behaviour_cloning import clone
 from components.policy.policy import Policy
 
@@ -46,7 +45,7 @@ def two_ways():
 def dream(two_ways):
     """An experience model that knows both episodes by heart."""
     model = make_model(hidden=32)
-    examples = [render_trajectory(VOCABULARY, episode, [[]]) for episode in two_ways]
+    examples = [render_trajectory(WORLD, episode, [[]]) for episode in two_ways]
     supervised_finetune(model, examples, epochs=200, learning_rate=8e-3, batch_tokens=4096, seed=0)
     return ExperienceModel(model, VOCABULARY, ExperienceModelConfig(max_new_tokens=40))
 
@@ -97,7 +96,7 @@ def episode(model, url, task, max_steps=2):
     with GenericEnvClient(base_url=url).sync() as env:
         env.reset(task_id=task.id)
         prompt, completion, logprobs, mask, reward = (
-            VOCABULARY.encode([*opening(task), *turn(task)]),
+            AGENT.opening(task) + AGENT.ask(task),
             [],
             [],
             [],
@@ -123,11 +122,11 @@ def episode(model, url, task, max_steps=2):
                 float(row[0].log_softmax(-1)[token]) for row, token in zip(out.logits, written, strict=True)
             ]
             completion, mask = completion + written, mask + [1] * len(written)
-            result = env.step({"action": parse_reply(VOCABULARY.pieces(written))[1]})
+            result = env.step({"action": AGENT.parse(written)[1]})
             reward += result.reward
             if result.done:
                 break
-            read = VOCABULARY.encode([*observation(result.observation["state"]), *turn(task)])
+            read = AGENT.observation(result.observation["state"]) + AGENT.ask(task)
             completion, mask, logprobs = (
                 completion + read,
                 mask + [0] * len(read),
@@ -139,7 +138,7 @@ def episode(model, url, task, max_steps=2):
 def chance(model, task, action):
     """Log-probability of the whole reply with `action` in the first turn."""
     prompt, reply = (
-        VOCABULARY.encode([*opening(task), *turn(task)]),
+        AGENT.opening(task) + AGENT.ask(task),
         VOCABULARY.encode(["works", ACTION, action, END]),
     )
     with torch.no_grad():

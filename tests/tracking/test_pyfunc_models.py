@@ -15,7 +15,7 @@ from pathlib import Path
 import mlflow.pyfunc
 import pandas as pd
 import pytest
-from builders import VOCABULARY, make_model, make_task
+from builders import AGENT, VOCABULARY, make_model, make_task
 from mlflow.exceptions import MlflowException
 from mlflow.models import get_model_info
 from ports import free_port
@@ -25,8 +25,6 @@ from components.errors import ExperienceModelError
 from components.experience.decoding.prediction_batch import Query
 from components.experience.model import save_prompt_form
 from components.language.backbone import save_model
-from components.language.markers import END
-from components.policy.agent_prompt import observation, opening, parse_reply, reply, turn
 from components.policy.policy import Policy
 from components.tracking.mlflow_adapter.tracker import Tracker
 from components.tracking.pyfunc.served_models import served_experience_model, served_policy
@@ -84,16 +82,13 @@ def expected_reply(root: Path, rows: list[dict]) -> list[tuple[str, str]]:
     policy = Policy.load(root / "policy")
     prompts = {}
     for number, row in enumerate(rows):
-        prompts[number] = VOCABULARY.encode([*opening(TASK), *turn(TASK)])
+        prompts[number] = AGENT.opening(TASK) + AGENT.ask(TASK)
         for step in row["history"]:
-            prompts[number] += VOCABULARY.encode(reply("", step["action"])) + VOCABULARY.encode(
-                [*observation(step["state"]), *turn(TASK)]
-            )
+            shown = AGENT.observation(step["state"]) + AGENT.ask(TASK)
+            prompts[number] += AGENT.reply("", step["action"]) + shown
     session = policy.engine(0).open(len(rows))
-    completions = session.generate(
-        prompts, stop={VOCABULARY.marker_id(END)}, max_new_tokens=12, temperature=0.0
-    )
-    return [parse_reply(VOCABULARY.pieces(completions[number].tokens)) for number in prompts]
+    completions = session.generate(prompts, stop=AGENT.stop, max_new_tokens=12, temperature=0.0)
+    return [AGENT.parse(completions[number].tokens) for number in prompts]
 
 
 SCRIPT = """

@@ -208,7 +208,7 @@ def test_the_code_of_a_stage_is_what_its_module_imports_directly_or_not():
     found = with_imports(["flows.stages.synthetic_rl"], ["components.tracking", "flows.run.pipeline_run"])
     assert {
         "components.policy.rl.loop",
-        "components.language.markers",
+        "components.language.vocabulary.markers",
         "components.evaluation.dream_watch",
         "flows.run.rl_training",
         "components.language.threads",

@@ -34,10 +34,11 @@ what is recorded.
 """
 WITHOUT_EFFECT: dict[str, Any] = {
     "workers": True,
+    "description": True,
     "openenv": {"token_variable", "timeout_seconds", "sessions"},
     "browser": {"executable", "page_seconds"},
 }
-"""Options of the section `environment` that change no result, in the form of pydantic's `exclude`."""
+"""Options of the section `environment` that change no task and no step, as pydantic's `exclude`."""
 NEEDED = {"gymnasium": "factory", "openenv": "url", "own": "adapter"}
 """World of the user -> the option with its address or code."""
 
@@ -67,6 +68,11 @@ class EnvironmentConfig(Section):
         2,
         ge=1,
         description="Worker processes of ALFWorld's engine, browsers, or concurrent sessions of OpenEnv.",
+    )
+    description: str = Field(
+        "",
+        description="What world this is, in a few lines: the system turn of chat models; empty: the "
+        "adapter's own.",
     )
     seed: Seed = Field(0, description="Seed of the games: the same seed gives the same tasks.")
     webshop: WebshopConfig = Field(default_factory=WebshopConfig)

@@ -69,6 +69,21 @@ class AlfworldAdapter(Adapter):
     def __init__(self, config: EnvironmentConfig) -> None:
         self.config = config
 
+    def describe_world(self) -> str:
+        """Return what ALFWorld's rooms are."""
+        return (
+            "A household in text: a room with numbered receptacles, some of which have to be opened, and "
+            "objects in and on them. The agent carries one object at a time."
+        )
+
+    def describe_actions(self) -> str:
+        """Return the form of each action."""
+        return (
+            "Actions: go to R, open R, close R, take O from R, move O to R, heat O with R, cool O with R, "
+            "clean O with R, use O, examine O, look, inventory. R is a receptacle such as desk 1, O an "
+            "object such as mug 2."
+        )
+
     @property
     def notice(self) -> str:
         """That scores of generated games are not those of the benchmark; empty for the official games."""

@@ -68,6 +68,20 @@ class BrowserAdapter(Adapter):
         if self.browser.benchmark != "miniwob":
             require_for_web(self.browser.benchmark)
 
+    def describe_world(self) -> str:
+        """Return what the pages are."""
+        return (
+            "A web page in a browser, as a list of its elements: an id in brackets, the kind, and the text. "
+            "Only what the list shows can be acted on."
+        )
+
+    def describe_actions(self) -> str:
+        """Return the form of each action."""
+        return (
+            "Actions: click [ID], dblclick [ID], hover [ID], clear [ID], fill [ID] text, select [ID] option, "
+            "press [ID] key, drag [ID] to [ID], scroll up, scroll down."
+        )
+
     @property
     def notice(self) -> str:
         """That scores are not those of the benchmark, and why."""

@@ -60,6 +60,20 @@ class WebshopAdapter(Adapter):
             )
         self.catalogue: Catalogue = load_catalogue(config)
 
+    def describe_world(self) -> str:
+        """Return what the shop is."""
+        return (
+            "A web shop in text: a search page, pages of results, and pages of items with a price and "
+            "options. An episode ends with buying an item."
+        )
+
+    def describe_actions(self) -> str:
+        """Return the form of each action."""
+        return (
+            "Actions: search[words] on the search page; click[X] elsewhere, where X is an item, an option, "
+            "buy now, back to search, < prev or next >, as the page names it."
+        )
+
     @property
     def notice(self) -> str:
         """Which scores are not those of the benchmark, and why."""

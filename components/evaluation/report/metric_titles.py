@@ -60,6 +60,22 @@ TERMS = {
         "log-probability gap",
         "difference between the sampler's and the trainer's log-probability of a token",
     ),
+    "sampler_ratio_p01": (
+        "sampler ratio, 1st percentile",
+        "of the tokens' ratios exp(trainer - sampler), in bf16",
+    ),
+    "sampler_ratio_p50": (
+        "sampler ratio, median",
+        "of the tokens' ratios exp(trainer - sampler), in bf16",
+    ),
+    "sampler_ratio_p99": (
+        "sampler ratio, 99th percentile",
+        "of the tokens' ratios exp(trainer - sampler), in bf16",
+    ),
+    "sampler_ratio_outside": (
+        "sampler ratio outside 0.8 to 1.25",
+        "share of the tokens whose ratio exp(trainer - sampler) is further from 1, in bf16",
+    ),
     "loss": ("loss", "value that the optimiser minimises; in RL it does not show how well the policy plays"),
     "generated_task_share": ("generated tasks", "share of tasks that the curriculum generated"),
     "tasks_proposed": ("proposed tasks", "task variations that the experience model proposed"),

@@ -4,7 +4,7 @@ An answer passes these checks in order (`Refusal` names them):
 
 1. grounded: its reasoning quotes only what the task and the states say. The adapter tells how many of its
    characters quote rightly. Without such an adapter, every reasoning counts as grounded.
-2. parsable: it has the form that `prompts.parse_answer` reads.
+2. parsable: it has the form that `WorldFormat.parse` reads.
 3. coherent: the caller accepts it. The dream refuses a state that contradicts the episode so far.
 
 An ungrounded answer keeps its longest valid prefix: the rest is generated again behind it.
@@ -17,10 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from components.experience.prompts import Answer, parse_answer
+from components.experience.formats.world_format import Answer, WorldFormat
 from components.language.engines.engine_protocol import Generation
-from components.language.markers import THINK
-from components.language.tokenizer import Vocabulary
 from components.records import Task
 
 GroundingCheck = Callable[[Task, Sequence[str], str, str], int]
@@ -81,27 +79,24 @@ class AnswerChecks:
 
     def __init__(
         self,
-        vocabulary: Vocabulary,
+        text: WorldFormat,
         counts: DecodingCounts,
         *,
-        reasoning: bool,
         grounding: GroundingCheck | None = None,
         is_coherent: RowCheck | None = None,
     ) -> None:
         """Args:
-        reasoning: answers begin with a reasoning (`experience_model.reasoning`).
         grounding: None: every reasoning counts as grounded.
         is_coherent: None: every answer counts as coherent.
         """
-        self._vocabulary = vocabulary
+        self._text = text
         self._counts = counts
-        self._reasoning = reasoning
         self._grounding = grounding
         self._is_coherent = is_coherent
 
     def parse(self, generation: Generation) -> Answer | None:
         """The answer that the tokens spell; None if they do not follow the form."""
-        return parse_answer(self._vocabulary.pieces(generation.tokens), reasoning=self._reasoning)
+        return self._text.parse(generation.tokens)
 
     def read(self, generation: Generation, context: StepContext) -> ReadAnswer:
         """The parsed answer with its longest valid prefix."""
@@ -111,25 +106,25 @@ class AnswerChecks:
         """The beginning of an answer whose reasoning quotes rightly, in whole tokens.
 
         Returns:
-            None if nothing quotes wrongly, as far as the adapter can tell. Otherwise at least the first
-            token, which is the marker of the reasoning.
+            None if nothing quotes wrongly, as far as the adapter can tell. Otherwise at least the tokens
+            before the text of the reasoning.
         """
         if self._grounding is None:
             return None
-        pieces = self._vocabulary.pieces(generation.tokens)
-        if len(pieces) < 2 or pieces[0] != THINK:
+        reasoning = self._text.reasoning(generation.tokens)
+        if reasoning is None:
             return None
-        reasoning = pieces[1]
         grounded_characters = self._grounding(context.task, context.states, context.action, reasoning)
         if grounded_characters >= len(reasoning):
             return None
+        start = self._text.reasoning_start(generation.tokens)
         end = next(
             (
                 end
-                for end in range(1, len(generation.tokens))
-                if self._character_count(generation.tokens[1 : end + 1]) > grounded_characters
+                for end in range(start, len(generation.tokens))
+                if len(self._text.reasoning(generation.tokens[: end + 1]) or "") > grounded_characters
             ),
-            1,
+            start,
         )
         return Generation(generation.tokens[:end], generation.logprobs[:end], False)
 
@@ -150,7 +145,3 @@ class AnswerChecks:
         if self._is_coherent is not None and not self._is_coherent(row, read.answer):
             return Refusal.INCOHERENT
         return None
-
-    def _character_count(self, tokens: list[int]) -> int:
-        """Characters of the first text that the tokens spell."""
-        return len("".join(self._vocabulary.pieces(tokens)[:1]))

@@ -19,11 +19,8 @@ from components.experience.decoding.answer_checks import (
     RowCheck,
     StepContext,
 )
-from components.experience.episodic_recall import recall
-from components.experience.prompts import OUTCOMES, Answer, growth, opening, turn
+from components.experience.formats.world_format import Answer, WorldFormat
 from components.language.engines.engine_protocol import Generation, Session
-from components.language.markers import STATE
-from components.language.tokenizer import Vocabulary
 from components.records import Task, Transition
 
 RETRY_TEMPERATURE = 1.0
@@ -51,7 +48,7 @@ class PredictionBatch:
         self,
         session: Session,
         rows: int,
-        vocabulary: Vocabulary,
+        text: WorldFormat,
         config: ExperienceModelConfig,
         counts: DecodingCounts,
         grounding: GroundingCheck | None,
@@ -59,7 +56,7 @@ class PredictionBatch:
         """Args: session: it has `rows` rows for episodes, then the spare rows."""
         self._session = session
         self._rows = rows
-        self._vocabulary = vocabulary
+        self._text = text
         self._config = config
         self._counts = counts
         self._grounding = grounding
@@ -68,7 +65,6 @@ class PredictionBatch:
         self._pending: dict[int, list[int]] = {}
         self._states: dict[int, list[str]] = {}
         self._queries: dict[int, Query] = {}
-        self._stop = {vocabulary.marker_id(outcome) for outcome in OUTCOMES}
         self.written: dict[int, Generation] = {}
 
     def begin_episode(self, row: int, task: Task, premise: str = "") -> None:
@@ -77,7 +73,7 @@ class PredictionBatch:
         self._tasks[row] = task
         self._premises[row] = premise
         self._states[row] = [task.initial_state]
-        self._pending[row] = self._vocabulary.encode(opening(task, premise))
+        self._pending[row] = self._text.opening(task, premise)
 
     def predict(
         self,
@@ -130,7 +126,14 @@ class PredictionBatch:
         if not self._config.history:
             return
         for row, (action, state) in steps.items():
-            self._pending[row] = self._pending[row] + self._vocabulary.encode(growth(action, state))
+            growth = self._text.growth(
+                self._tasks[row],
+                self._states[row],
+                action,
+                Answer("", state, 0.0, False),
+                self._premises[row],
+            )
+            self._pending[row] = self._pending[row] + growth
             self._states[row].append(state)
 
     def finish(self, rows: Sequence[int]) -> None:
@@ -139,9 +142,8 @@ class PredictionBatch:
 
     def _checks(self, is_coherent: RowCheck | None) -> AnswerChecks:
         return AnswerChecks(
-            self._vocabulary,
+            self._text,
             self._counts,
-            reasoning=self._config.reasoning,
             grounding=self._grounding,
             is_coherent=is_coherent,
         )
@@ -152,11 +154,10 @@ class PredictionBatch:
 
     def _prompt(self, row: int, query: Query) -> list[int]:
         """Tokens of the turn behind the row's trunk, up to where the answer begins."""
-        recalled = recall([*self._states[row][:-1], query.state], query.action, self._config.recall)
-        pieces = turn(
-            self._tasks[row], query.state, query.action, query.demonstrations, recalled, self._premises[row]
+        states = [*self._states[row][:-1], query.state]
+        return self._text.question(
+            self._tasks[row], states, query.action, query.demonstrations, self._premises[row]
         )
-        return self._vocabulary.encode(pieces)
 
     def _sample_outcomes(
         self, prompt_ends: Mapping[int, int], checks: AnswerChecks
@@ -165,19 +166,19 @@ class PredictionBatch:
 
         Args: prompt_ends: row -> length of the row up to where its answer begins.
         """
-        state_marker = self._vocabulary.marker_id(STATE)
         temperature = self._config.temperature
-        prefixes = {row: _cut_after(self.written[row], state_marker) for row in prompt_ends}
+        prefixes = {row: self._until_state(self.written[row]) for row in prompt_ends}
+        last_tokens = {row: prefix.tokens[-1:] for row, prefix in prefixes.items()}
         starts = {row: end + len(prefixes[row].tokens) - 1 for row, end in prompt_ends.items()}
         self._session.rewind(starts)
-        self.written |= self._generate(dict.fromkeys(prompt_ends, [state_marker]), temperature, prefixes)
+        self.written |= self._generate(last_tokens, temperature, prefixes)
         answers = {
             row: checks.accept(row, ReadAnswer(checks.parse(self.written[row]))) for row in prompt_ends
         }
         refused_rows = [row for row, answer in answers.items() if answer is None]
         self._session.rewind({row: starts[row] for row in refused_rows})
         return answers | self._try_again(
-            dict.fromkeys(refused_rows, [state_marker]), temperature, checks, prefixes
+            {row: last_tokens[row] for row in refused_rows}, temperature, checks, prefixes
         )
 
     def _answer_again(
@@ -241,6 +242,11 @@ class PredictionBatch:
             tries = [row for row in tries[len(row_of) :] if answers[row] is None]
         return answers
 
+    def _until_state(self, generation: Generation) -> Generation:
+        """The generation up to where the text of its state begins."""
+        end = self._text.state_start(generation.tokens)
+        return Generation(generation.tokens[:end], generation.logprobs[:end])
+
     def _generate(
         self,
         prompts: Mapping[int, list[int]],
@@ -253,7 +259,7 @@ class PredictionBatch:
         """
         limit = self._config.max_new_tokens
         written = self._session.generate(
-            prompts, stop=self._stop, max_new_tokens=limit, temperature=temperature
+            prompts, stop=self._text.stop, max_new_tokens=limit, temperature=temperature
         )
         self._counts.tokens += sum(len(generation.tokens) for generation in written.values())
         for row, prefix in (prefixes or {}).items():
@@ -273,9 +279,3 @@ def _fall_back_to_greedy(
         for row in rows
         if greedy[row].valid_prefix and (answer := greedy[row].answer) and answer.reward <= 0
     }
-
-
-def _cut_after(generation: Generation, marker: int) -> Generation:
-    """The generation up to its first `marker`, which is kept."""
-    end = generation.tokens.index(marker) + 1
-    return Generation(generation.tokens[:end], generation.logprobs[:end])

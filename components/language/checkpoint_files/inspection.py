@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
-from components.config import ChatTemplate
+from components.config import TextFormat
 from components.errors import DataError
 from components.language.backbone import load_backbone, read_config
 from components.language.checkpoint_files.model_size import (
@@ -28,11 +28,12 @@ from components.language.checkpoint_files.weight_checks import list_names, refus
 from components.language.checkpoint_files.weight_files import stored_weights
 from components.language.engines.kept_cache_probe import probe_kept_cache
 from components.language.evaluation_mode import evaluating
-from components.language.marker_rows import too_few_rows
 from components.language.output_head import has_plain_head
 from components.language.sequence_limits import limit_in_words, longest_sequence
-from components.language.tokenizer import Vocabulary
 from components.language.training.branch_probe import probe_branches
+from components.language.vocabulary.load_vocabulary import load_vocabulary
+from components.language.vocabulary.marker_rows import too_few_rows
+from components.language.vocabulary.vocabulary import Vocabulary
 
 LOADED_SIZE = 600 * 2**20
 """Largest model, in bytes of weights on disk, that is loaded to be inspected; takes a second or two."""
@@ -72,14 +73,14 @@ class Inspection:
     @property
     def summary(self) -> str:
         """One line for people."""
-        template = ", chat template" if self.vocabulary.has_chat_template else ""
         head = ", an output head of its own" if self.untied else ""
         memory = gigabytes(BYTES * self.weights)
         counts = f"{self.weights:,} parameters ({memory} in fp32), {len(self.vocabulary):,} tokens"
-        return f"{self.path}, {counts}, sequences of up to {self.longest:,} tokens{template}{head}"
+        limit = f"sequences of up to {self.longest:,} tokens"
+        return f"{self.path}, {counts}, {limit}, format {self.vocabulary.format}{head}"
 
 
-def inspect_model(directory: Path, chat_template: ChatTemplate = "auto") -> Inspection:
+def inspect_model(directory: Path, text_format: TextFormat = "auto") -> Inspection:
     """The model in `directory`, checked for everything that would stop a stage.
 
     Raises:
@@ -90,7 +91,7 @@ def inspect_model(directory: Path, chat_template: ChatTemplate = "auto") -> Insp
     """
     stored = stored_weights(directory)
     if stored.size <= LOADED_SIZE:
-        model, vocabulary = load_backbone(directory, chat_template=chat_template)
+        model, vocabulary = load_backbone(directory, text_format=text_format)
         if not has_plain_head(model):
             probe_architecture(model)
         weights = sum(weight.numel() for weight in model.parameters())
@@ -98,7 +99,7 @@ def inspect_model(directory: Path, chat_template: ChatTemplate = "auto") -> Insp
     config = read_config(directory)
     weights = plausible_size(directory, config, stored)
     require_memory(directory, weights)
-    vocabulary = Vocabulary.load(directory, chat_template)
+    vocabulary = load_vocabulary(directory, text_format)
     empty = empty_model(directory, config)
     rows = int(empty.get_input_embeddings().weight.shape[0])
     if vocabulary.rows_before > rows:

@@ -17,7 +17,7 @@ from components.language.adapters import without_adapters
 from components.language.engines.kept_cache_probe import probe_kept_cache
 from components.language.engines.kept_cache_session import KeptCacheSession
 from components.language.output_head import has_plain_head
-from components.language.tokenizer import Vocabulary
+from components.language.vocabulary.vocabulary import Vocabulary
 
 
 class KeptCacheEngine:

@@ -17,8 +17,8 @@ from transformers import GenerationConfig, PreTrainedModel
 
 from components.language.adapters import without_adapters
 from components.language.evaluation_mode import evaluating
-from components.language.markers import MARKERS, PAD
 from components.language.sampled_ids import unknown_ids
+from components.language.vocabulary.markers import MARKERS, PAD
 
 
 def plain_generate(

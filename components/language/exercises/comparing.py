@@ -12,14 +12,14 @@ from __future__ import annotations
 import random
 
 from components.language.exercises.words import word_pools
-from components.language.markers import TURN
-from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, Segment
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.language.vocabulary.markers import TURN
 
 ROUNDS = 24
 
 
-def compare_examples(vocabulary: Vocabulary, tokens: int, longest: int, seed: int) -> list[Example]:
+def compare_examples(vocabulary: CompactVocabulary, tokens: int, longest: int, seed: int) -> list[Example]:
     """Examples of rounds `<list> want <word>: yes,`, with about `tokens` tokens in all.
 
     A list has 1 to `longest` random words. Half of the answers are no. Only the first token of an answer has

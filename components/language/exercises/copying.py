@@ -10,9 +10,9 @@ from __future__ import annotations
 import random
 from itertools import chain
 
-from components.language.markers import MARKERS, TURN
-from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, Segment
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.language.vocabulary.markers import MARKERS, TURN
 
 SHORTEST = 8
 LONGEST = 48
@@ -26,7 +26,9 @@ IN_PARTS = 0.3
 """Share of these phrases that consist of parts of letters."""
 
 
-def copy_examples(vocabulary: Vocabulary, tokens: int, seed: int, *, repeats: float = 0.0) -> list[Example]:
+def copy_examples(
+    vocabulary: CompactVocabulary, tokens: int, seed: int, *, repeats: float = 0.0
+) -> list[Example]:
     """Examples with a trunk of random tokens and a branch that repeats its start.
 
     The repetition has loss, except for its first token, which cannot be predicted.

@@ -12,9 +12,9 @@ from __future__ import annotations
 import random
 
 from components.language.exercises.words import word_pools
-from components.language.markers import TURN
-from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, Segment
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.language.vocabulary.markers import TURN
 
 ROUNDS = 16
 LONGEST = 10
@@ -24,7 +24,7 @@ MOST_CHANGES = 2
 PHRASES = (", less", ", more", ", now", ",", " nothing")
 
 
-def edit_examples(vocabulary: Vocabulary, tokens: int, seed: int) -> list[Example]:
+def edit_examples(vocabulary: CompactVocabulary, tokens: int, seed: int) -> list[Example]:
     """Examples of rounds `<list>, less <some>, more <others>, now <result>,`, `tokens` tokens in all.
 
     A third of the rounds only removes words, a third only adds some, a third does both. The result has loss,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import random
 
-from components.language.markers import TURN
-from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, Segment
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.language.vocabulary.markers import TURN
 
 ROUNDS = 32
 LARGEST = 300
@@ -20,7 +20,7 @@ NEAR = 20
 """Largest difference of the two numbers in half of the questions."""
 
 
-def magnitude_examples(vocabulary: Vocabulary, tokens: int, seed: int) -> list[Example]:
+def magnitude_examples(vocabulary: CompactVocabulary, tokens: int, seed: int) -> list[Example]:
     """Examples of rounds `for <number> want lower than <number>: yes,`, about `tokens` tokens in all.
 
     The answer is yes if the first number is not higher. Only the first token of an answer has loss.

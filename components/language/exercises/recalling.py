@@ -13,9 +13,9 @@ import random
 from itertools import chain
 
 from components.language.exercises.words import word_pools
-from components.language.markers import TURN
-from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, Segment
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.language.vocabulary.markers import TURN
 
 ROUNDS = 8
 MOST_WANTED = 4
@@ -31,7 +31,7 @@ PHRASES = (",", ". works.", " want", ", on", ": yes,", ": no,")
 Word = tuple[int, ...]
 
 
-def recall_examples(vocabulary: Vocabulary, tokens: int, seed: int) -> list[Example]:
+def recall_examples(vocabulary: CompactVocabulary, tokens: int, seed: int) -> list[Example]:
     """Examples of about `tokens` tokens in all, alternately of wishes and of listings.
 
     Wishes are rounds of `<lead> <wish>, <lead> <wish>, on <item>, <item>. works. <lead> <wish>, <item> want

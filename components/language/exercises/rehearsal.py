@@ -5,13 +5,15 @@ Without it, later training undoes what the exercises have taught.
 
 from __future__ import annotations
 
+from components.errors import ConfigError
 from components.language.exercises.comparing import compare_examples
 from components.language.exercises.copying import copy_examples
 from components.language.exercises.editing import edit_examples
 from components.language.exercises.magnitudes import magnitude_examples
 from components.language.exercises.recalling import recall_examples
-from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.language.vocabulary.vocabulary import Vocabulary
 
 LONGEST_LIST = 20
 """Most words of a list that is compared with a word."""
@@ -41,7 +43,16 @@ def rehearsal_examples(
         seed: of the random draws.
         repeats: as in `copy_examples`.
         numbers: add `lists / NUMBERS` tokens of magnitudes.
+
+    Raises:
+        ConfigError: exercises of another format than compact are asked for.
     """
+    if not isinstance(vocabulary, CompactVocabulary):
+        raise ConfigError(
+            f"Exercises are asked for, and the model has the format {vocabulary.format}.",
+            "Only a small backbone of the format compact is taught by exercises.",
+            "Set experience_model.rehearsal=0.",
+        )
     examples: list[Example] = []
     if lists:
         examples += compare_examples(vocabulary, lists, LONGEST_LIST, seed)

@@ -11,8 +11,8 @@ import random
 import re
 from collections.abc import Iterator
 
-from components.language.markers import MARKERS
-from components.language.tokenizer import Vocabulary
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.language.vocabulary.markers import MARKERS
 
 POOL = 24
 """Words of one example: so few that each soon occurs in some list, and only the current list decides."""
@@ -21,7 +21,7 @@ MAX_SIMILAR = 4
 
 
 def word_pools(
-    vocabulary: Vocabulary, rng: random.Random, *, excluded: frozenset[int] = frozenset()
+    vocabulary: CompactVocabulary, rng: random.Random, *, excluded: frozenset[int] = frozenset()
 ) -> Iterator[list[int]]:
     """Endless pools of `POOL` tokens (fewer of a tiny vocabulary), without markers and `excluded` ids.
 
@@ -41,7 +41,7 @@ def word_pools(
             yield pool[:POOL]
 
 
-def similar_words(vocabulary: Vocabulary, tokens: list[int]) -> list[list[int]]:
+def similar_words(vocabulary: CompactVocabulary, tokens: list[int]) -> list[list[int]]:
     """Groups of two or more tokens whose texts differ only in a number at the end."""
     groups: dict[str, list[int]] = {}
     for token in tokens:

@@ -25,6 +25,7 @@ from components.language.training.checkpoints import (
     save_checkpoint,
 )
 from components.language.training.examples import Example, batches
+from components.language.training.loss_watch import require_recovered
 from components.language.training.optimizers import OptimizerName
 from components.language.training.training_run import (
     WARM_UP_STEPS,
@@ -68,8 +69,8 @@ def supervised_finetune(
             is already there is resumed from. The caller may delete it once the model is saved.
 
     Raises:
-        TrainingError: there is nothing to learn from, the loss is not finite, or the checkpoint is of another
-            run.
+        TrainingError: there is nothing to learn from, the loss is not finite or jumped and did not come
+            back, or the checkpoint is of another run.
         DataError: an example is longer than the model's longest sequence.
         ConfigError: the architecture cannot be trained on branches, or has no gradient checkpointing.
     """
@@ -132,6 +133,7 @@ def _train(
                 observer.after_update(run, loss)
     if observer is not None:
         observer.after_run(run)
+    require_recovered(run.record.losses)
     return run.record
 
 

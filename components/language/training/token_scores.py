@@ -13,16 +13,20 @@ import torch
 from peft import PeftModel
 from torch import Tensor
 from torch.nn.functional import embedding
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from components.errors import ConfigError
 from components.language.adapters import without_adapters
 from components.language.kernels.last_block import can_narrow, hidden_at
 from components.language.kernels.tree_attention import TREE
-from components.language.output_head import has_plain_head
+from components.language.output_head import has_plain_head, head_rows
 from components.language.sampled_ids import entropy_of, without_unknown
 from components.language.training.examples import Batch
 from components.language.transformers_setup import attention_of
+
+MAX_LOGITS = 1 << 25
+"""Most logits that are kept for the backward pass; of more, each chunk is computed twice instead."""
 
 
 @dataclass
@@ -55,7 +59,7 @@ def token_logprobs(
         model: scores the tokens.
         batch: the tokens, on the device of `model`.
         temperature: of the softmax.
-        with_entropy: also give the entropy at each token.
+        with_entropy: also give the entropy at each token, without a gradient.
         with_hidden: also give the last hidden states.
 
     Raises:
@@ -63,39 +67,57 @@ def token_logprobs(
     """
     inner = without_adapters(model)
     rows, columns = batch.loss_mask.nonzero(as_tuple=True)
-    raw_logits, hidden = _logits_at(inner, batch, rows, batch.predecessor[rows, columns])
-    if with_hidden and hidden is None:
+    states, is_logits = _outputs_at(inner, batch, rows, batch.predecessor[rows, columns])
+    if with_hidden and is_logits:
         raise ConfigError(
             f"The hidden states of {inner.config.model_type} cannot be read.",
             next_step="Take algorithm: grpo, or a Llama or Qwen backbone.",
         )
-    logits = without_unknown(inner, raw_logits.float())
-    distribution = torch.log_softmax(logits if temperature == 1 else logits / temperature, dim=-1)
-    logprobs = distribution.gather(1, batch.input_ids[rows, columns][:, None])[:, 0]
-    entropies = entropy_of(inner, distribution) if with_entropy else None
-    return TokenScores(logprobs, rows, columns, entropies, hidden if with_hidden else None)
+    head = (lambda logits: logits) if is_logits else inner.get_output_embeddings()
+
+    def score(some_states: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """The log-probability of each id, and the entropies (0 if they are not asked for)."""
+        logits = without_unknown(inner, head(some_states).float())
+        distribution = torch.log_softmax(logits if temperature == 1 else logits / temperature, dim=-1)
+        with torch.no_grad():  # entropy is only logged: its graph over a large vocabulary takes gigabytes
+            entropies = entropy_of(inner, distribution) if with_entropy else torch.zeros(())
+        return distribution.gather(1, ids[:, None])[:, 0], entropies
+
+    ids = batch.input_ids[rows, columns]
+    chunk = max(1, MAX_LOGITS // head_rows(inner))
+    if is_logits or len(ids) <= chunk:
+        logprobs, entropies = score(states, ids)
+    else:
+        parts = [
+            checkpoint(score, some_states, some_ids, use_reentrant=False)
+            for some_states, some_ids in zip(states.split(chunk), ids.split(chunk), strict=True)
+        ]
+        logprobs = torch.cat([part for part, _ in parts])
+        entropies = torch.cat([part for _, part in parts]) if with_entropy else torch.zeros(())
+    hidden = states if with_hidden else None
+    return TokenScores(logprobs, rows, columns, entropies if with_entropy else None, hidden)
 
 
-def _logits_at(
-    model: PreTrainedModel, batch: Batch, rows: Tensor, columns: Tensor
-) -> tuple[Tensor, Tensor | None]:
-    """Logits [n, V] at n places of the batch, and with a plain head the hidden states [n, H] behind them."""
+def _outputs_at(model: PreTrainedModel, batch: Batch, rows: Tensor, columns: Tensor) -> tuple[Tensor, bool]:
+    """What `model` computes at n places of the batch.
+
+    Returns:
+        With a plain head the hidden states [n, H] and False, else the logits [n, V] and True.
+    """
     inputs: dict[str, Any] = {"input_ids": batch.input_ids, "use_cache": False}
     if batch.tree is not None:
         # Only with branches: transformers takes explicit positions for a sign of packed sequences.
         inputs["position_ids"] = batch.position_ids
     if not has_plain_head(model):
-        return _states_at(model(**inputs, attention_mask=batch.attention).logits, rows, columns), None
+        return _states_at(model(**inputs, attention_mask=batch.attention).logits, rows, columns), True
     if batch.tree is None and can_narrow(model):
-        narrow_states = hidden_at(model, batch.input_ids, rows, columns)
-        return model.get_output_embeddings()(narrow_states), narrow_states
+        return hidden_at(model, batch.input_ids, rows, columns), False
     if batch.tree is None:
         hidden = model.get_decoder()(**inputs).last_hidden_state
     else:
         with attention_of(model, TREE):
             hidden = model.get_decoder()(**inputs, tree=batch.tree).last_hidden_state
-    states = _states_at(hidden, rows, columns)
-    return model.get_output_embeddings()(states), states
+    return _states_at(hidden, rows, columns), False
 
 
 def _states_at(states: Tensor, rows: Tensor, columns: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -12,11 +13,14 @@ import torch
 
 from components.errors import TrainingError
 from components.language.compute import Compute
+from components.language.freed_memory import EVERY, release_freed_memory
 from components.language.training import parallel
 from components.language.training.examples import Example, batches, collate
+from components.language.training.loss_watch import is_jump
 from components.language.training.optimizers import OptimizerName, make_optimizers
 from components.language.training.token_scores import token_logprobs
 
+_LOG = logging.getLogger(__name__)
 WARM_UP_STEPS = 30
 """Most updates in which the learning rate rises to its maximum."""
 CLIP_NORM = 1.0
@@ -29,13 +33,15 @@ FINAL_LOSS_STEPS = 20
 class TrainingRecord:
     """What a training run did: its steps, tokens (without padding), seconds, and the loss of each step.
 
-    A loss is the mean over the predicted tokens of a step, in nats a token.
+    `jumps` holds the places in `losses` at which the loss jumped (`loss_watch.py`). A loss is the mean over
+    the predicted tokens of a step, in nats a token.
     """
 
     steps: int = 0
     tokens: int = 0
     seconds: float = 0.0
     losses: list[float] = field(default_factory=list)
+    jumps: list[int] = field(default_factory=list)
 
     @property
     def final_loss(self) -> float:
@@ -116,9 +122,14 @@ class TrainingRun:
             torch.nn.utils.clip_grad_norm_(self.weights, CLIP_NORM)
             self.optimizers.step(self.learning_rate)
             self.record.losses.append(loss)
+            if is_jump(self.record.losses):
+                self.record.jumps.append(len(self.record.losses) - 1)
+                _LOG.warning("The loss jumped to %.3g at update %d.", loss, self.record.steps + 1)
         self.record.steps += 1
         self.record.tokens += sum(len(example) for example in examples)
         self.record.seconds = time.monotonic() - self._start_time
+        if self.record.steps % EVERY == 0:
+            release_freed_memory()
         return loss
 
     def _scheduled_learning_rate(self) -> float:

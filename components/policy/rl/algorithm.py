@@ -109,6 +109,8 @@ class Algorithm:
 
     needs_hidden: ClassVar[bool] = False
     """Whether the loss reads hidden states."""
+    uses_old_logprobs: ClassVar[bool] = False
+    """Whether the loss reads the log-probabilities of the policy that played."""
     figures: tuple[str, ...] = ()
     """Names of the figures that `loss` returns."""
 

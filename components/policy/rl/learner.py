@@ -218,7 +218,7 @@ class Learner:
         """Add the weighted gradient of the cloning loss; return its part of the mean over `total_tokens`."""
         if not demonstrations:
             return 0.0
-        padding = self.policy.vocabulary.marker_id("<pad>")
+        padding = self.policy.vocabulary.pad_id
         batch = collate(demonstrations, padding).to(self.policy.model.device)
         with self.policy.compute.forward():
             loss = -token_logprobs(self.policy.model, batch).logprobs.sum() / total_tokens

@@ -43,7 +43,7 @@ def score_tokens(
         with_entropy: also return the entropy at each token.
         with_hidden: also return the hidden states that the tokens were predicted from.
     """
-    batch = collate([rollout.example for rollout in rollouts], policy.vocabulary.marker_id("<pad>")).to(
+    batch = collate([rollout.example for rollout in rollouts], policy.vocabulary.pad_id).to(
         policy.model.device
     )
     with policy.compute.forward():

@@ -21,6 +21,7 @@ from components.config.lora_config import LoraConfig
 from components.config.rl_config import RLConfig
 from components.errors import TrainingError
 from components.language.adapters import add_lora, merge_lora
+from components.language.freed_memory import release_freed_memory
 from components.language.training.checkpoints import (
     checkpoint_limit,
     model_checkpoint_limit,
@@ -34,6 +35,7 @@ from components.policy.rl.algorithm import Algorithm, TrainingSample
 from components.policy.rl.algorithms import learner_class
 from components.policy.rl.learner import DEMONSTRATION_LOSS
 from components.policy.rl.rollout_workers import Player
+from components.policy.rl.sampler_correction import RATIO_FIGURES, correct_for_sampler
 from components.policy.rl.task_source import TaskSource
 from components.policy.rl.training_checks import check_collapse, check_learning_signal
 from components.policy.rollout import Rollout, Stamp
@@ -164,6 +166,7 @@ class Loop:
                 self.snapshots.save_if_due(self.policy, self.state.iteration)
             if self.checkpoint is not None:
                 save_checkpoint(self.checkpoint, self.state_dict())
+            release_freed_memory()
             if on_iteration:
                 on_iteration(self.state.iteration, figures)
         self.policy.model = merge_lora(self.policy.model)
@@ -236,16 +239,32 @@ class Loop:
         """
         if not samples:
             cloning_figures = (DEMONSTRATION_LOSS,) if self.config.demonstration_weight else ()
-            return dict.fromkeys((*UPDATE_FIGURES, *self.algorithm.figures, *cloning_figures), math.nan)
+            ratios = RATIO_FIGURES if self._corrects_sampler else ()
+            return dict.fromkeys(
+                (*UPDATE_FIGURES, *self.algorithm.figures, *cloning_figures, *ratios), math.nan
+            )
         rate = self.learner.learning_rate(self.state.iteration)
         on_policy = trained_policy_played and self.learner.is_on_policy
+        ratio_figures: dict[str, float] = {}
         with self.training_context():
+            if self._corrects_sampler:
+                samples, ratio_figures = correct_for_sampler(
+                    self.policy,
+                    samples,
+                    temperature=self.config.temperature,
+                    batch_tokens=self.config.batch_tokens,
+                )
             prepared = self.algorithm.prepare_update(samples)
             try:
-                return self.learner.learn(prepared, seed, rate, on_policy=on_policy)
+                return self.learner.learn(prepared, seed, rate, on_policy=on_policy) | ratio_figures
             except TrainingError as error:
                 problem = f"Iteration {self.state.iteration}: {error.found}"
                 raise TrainingError(problem, error.expected, error.next_step) from error
+
+    @property
+    def _corrects_sampler(self) -> bool:
+        """Whether the sampler's arithmetic differs from the trainer's, and the loss depends on it."""
+        return self.algorithm.uses_old_logprobs and self.policy.compute.precision != "fp32"
 
     def _resume(self) -> None:
         if self.checkpoint is not None and self.checkpoint.is_file():

@@ -15,10 +15,13 @@ from components.policy.policy import Policy
 from components.policy.rl.algorithm import Algorithm, LossInputs, TrainingSample
 from components.policy.rl.reference import Reference
 from components.policy.rl.rewards import Rewards
+from components.policy.rl.sampler_correction import IMPORTANCE
 
 
 class PolicyGradient(Algorithm):
     """Base of GRPO and PPO: algorithms with advantages and a clipped loss."""
+
+    uses_old_logprobs = True
 
     def __init__(self, options: PolicyGradientConfig, rewards: Rewards) -> None:
         self.rewards = rewards
@@ -60,6 +63,8 @@ class PolicyGradient(Algorithm):
         losses, clipped = clipped_loss(
             inputs.logprobs, inputs.old, inputs.targets["advantage"], options.epsilon, options.epsilon_high
         )
+        if IMPORTANCE in inputs.targets:
+            losses = losses * inputs.targets[IMPORTANCE]
         sampler_divergence = kl_estimate(inputs.old, inputs.logprobs.detach())
         figures = {
             "clip_share": clipped.item() / inputs.total_tokens,

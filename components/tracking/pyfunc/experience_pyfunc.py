@@ -23,23 +23,14 @@ from mlflow.types.schema import Array, Object, Property
 from components.config import ExperienceModelConfig
 from components.errors import DataError
 from components.experience.decoding.prediction_batch import Query
-from components.experience.episodic_recall import recall
+from components.experience.formats.world_format import Answer, WorldFormat
 from components.experience.model import ExperienceModel
-from components.experience.prompts import growth, opening, turn
 from components.language.compute import Compute
-from components.language.tokenizer import Vocabulary
 from components.records import Transition
 from components.tracking.pyfunc.pyfunc_rows import Row, columns, items, parameters, part, read_rows, refusal
 
 MAX_BATCH_ROWS = 32
 """Largest number of rows predicted in one batch."""
-FORMAT = (
-    "<task> instruction <state> initial state [<think> premise] <action> action <state> state ... <demo> "
-    "state <action> action <state> "
-    "next state ... <turn> instruction <state> initial state [<think> premise] <recall> earlier state ... "
-    "<state> state <action> action ; "
-    "the model writes: <think> reasoning <state> next state, then <continue>, <success> or <failure>"
-)
 DEMONSTRATION = (
     'Expected an object such as {"state": "At desk 1: mug 1.", "action": "take mug 1", '
     '"next_state": "Took mug 1."}.'
@@ -64,17 +55,16 @@ def signature() -> ModelSignature:
     return ModelSignature(Schema(inputs), Schema(outputs), parameters(seed=0))
 
 
-def prompt(vocabulary: Vocabulary, config: ExperienceModelConfig, row: Row) -> list[int]:
+def prompt(text: WorldFormat, row: Row, *, history: bool = True) -> list[int]:
     """Token ids of a row that the experience model reads before it answers."""
-    action = str(row.values["action"])
-    history = row.history if config.history else ()
-    pieces = opening(row.task, _premise(row)) + [
-        piece for step in history for piece in growth(step.action, step.state)
-    ]
-    recalled = recall(row.states, action, config.recall)
-    return vocabulary.encode(
-        pieces + turn(row.task, row.states[-1], action, _demonstrations(row), recalled, _premise(row))
-    )
+    action, premise = str(row.values["action"]), _premise(row)
+    tokens = text.opening(row.task, premise)
+    past = row.history if history else ()
+    for number, step in enumerate(past):
+        answer = Answer("", step.state, 0.0, False)
+        tokens += text.growth(row.task, row.states[: number + 1], step.action, answer, premise)
+    states = row.states if history else row.states[-1:]
+    return tokens + text.question(row.task, states, action, _demonstrations(row), premise)
 
 
 class ExperienceModelService:

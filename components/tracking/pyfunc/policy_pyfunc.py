@@ -3,7 +3,7 @@
     mlflow.pyfunc.load_model("models:/dreamgym-policy@champion").predict(rows)
 
 MLflow loads the weights through `_load_pyfunc`. The prompt is that of the rollouts
-(`components/policy/agent_prompt.py`).
+(`components/policy/formats/`).
 """
 
 from __future__ import annotations
@@ -17,18 +17,12 @@ from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema
 
 from components.language.compute import Compute
-from components.language.markers import END
-from components.policy.agent_prompt import observation, opening, parse_reply, reply, turn
+from components.policy.formats.agent_format import AgentFormat
 from components.policy.policy import Policy
 from components.tracking.pyfunc.pyfunc_rows import Row, columns, parameters, read_rows, refusal
 
 MAX_BATCH_ROWS = 64
 """Largest number of rows answered in one batch."""
-FORMAT = (
-    "<task> instruction <state> initial state <turn> instruction <state> initial state <think> thought "
-    "<action> action <end> "
-    "<state> state <turn> ... ; the model writes: thought <action> action <end>"
-)
 
 
 def signature(temperature: float, max_new_tokens: int) -> ModelSignature:
@@ -38,12 +32,12 @@ def signature(temperature: float, max_new_tokens: int) -> ModelSignature:
     return ModelSignature(Schema(columns(with_thoughts=True)), outputs, settings)
 
 
-def prompt(row: Row) -> list[list[str]]:
-    """What the policy reads of an unfinished episode, in the parts in which a rollout encodes it."""
-    parts = [[*opening(row.task), *turn(row.task)]]
+def prompt(text: AgentFormat, row: Row) -> list[int]:
+    """Token ids that the policy reads of an unfinished episode."""
+    tokens = text.opening(row.task) + text.ask(row.task)
     for step in row.history:
-        parts += [reply(step.thought, step.action), [*observation(step.state), *turn(row.task)]]
-    return parts
+        tokens += text.reply(step.thought, step.action) + text.observation(step.state) + text.ask(row.task)
+    return tokens
 
 
 class PolicyModel:
@@ -71,11 +65,8 @@ class PolicyModel:
         return pd.DataFrame(replies, columns=["thought", "action"])
 
     def _act(self, rows: list[Row], settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-        vocabulary = self.policy.vocabulary
-        prompts = {
-            number: [token for part in prompt(row) for token in vocabulary.encode(part)]
-            for number, row in enumerate(rows)
-        }
+        text = self.policy.text
+        prompts = {number: prompt(text, row) for number, row in enumerate(rows)}
         session = self.policy.engine(int(settings["seed"])).open(len(rows))
         for number, tokens in prompts.items():
             if len(tokens) >= session.longest:
@@ -85,11 +76,11 @@ class PolicyModel:
                 )
         completions = session.generate(
             prompts,
-            stop={vocabulary.marker_id(END)},
+            stop=text.stop,
             max_new_tokens=int(settings.get("max_new_tokens", self.policy.max_new_tokens)),
             temperature=float(settings["temperature"]),
         )
-        return [parse_reply(vocabulary.pieces(completions[number].tokens)) for number in prompts]
+        return [text.parse(completions[number].tokens) for number in prompts]
 
 
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> PolicyModel:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from components.config import Config
-from components.language.tokenizer import Vocabulary
+from components.experience.formats.choose import world_format
+from components.language.vocabulary.load_vocabulary import load_vocabulary
+from components.policy.formats.choose import agent_format
 from components.tracking.pyfunc import experience_pyfunc, policy_pyfunc
 from components.tracking.pyfunc.pyfunc_files import ServedModel
 from components.tracking.pyfunc.pyfunc_rows import read_rows
@@ -23,18 +25,18 @@ def served_policy(
         facts: names and values for the model's page.
     """
     max_new_tokens = config.rl.dream.max_new_tokens
-    vocabulary = Vocabulary.load(weights)
+    vocabulary = load_vocabulary(weights)
     row = read_rows(example)[-1]
-    tokens = [token for part in policy_pyfunc.prompt(row) for token in vocabulary.encode(part)]
+    text = agent_format(vocabulary)
     return ServedModel(
         title="A policy: from a task and the history of its episode to a thought and the next action.",
         module=policy_pyfunc.__name__,
         signature=policy_pyfunc.signature(config.evaluation.temperature, max_new_tokens),
         example=example,
         settings={"max_new_tokens": max_new_tokens, "device": "cpu"},
-        prompt_format=policy_pyfunc.FORMAT,
-        prompt_example=vocabulary.decode(tokens),
-        facts={**facts, "format": _prompt_format(vocabulary)},
+        prompt_format=text.form,
+        prompt_example=vocabulary.decode(policy_pyfunc.prompt(text, row)),
+        facts={**facts, "format": vocabulary.format},
     )
 
 
@@ -47,8 +49,9 @@ def served_experience_model(
         example: rows of input.
         facts: names and values for the model's page.
     """
-    vocabulary = Vocabulary.load(weights)
+    vocabulary = load_vocabulary(weights)
     row = read_rows(example)[-1]
+    text = world_format(vocabulary, config.experience_model)
     return ServedModel(
         title="An experience model: from a task, a history and an action to reasoning, the next state, the "
         "reward and whether it ends.",
@@ -56,15 +59,9 @@ def served_experience_model(
         signature=experience_pyfunc.signature(),
         example=example,
         settings={"experience_model": config.experience_model.model_dump(mode="json"), "device": "cpu"},
-        prompt_format=experience_pyfunc.FORMAT,
-        prompt_example=vocabulary.decode(experience_pyfunc.prompt(vocabulary, config.experience_model, row)),
-        facts={**facts, "format": _prompt_format(vocabulary)},
-    )
-
-
-def _prompt_format(vocabulary: Vocabulary) -> str:
-    return (
-        "chat (the tokenizer's own template)"
-        if vocabulary.has_chat_template
-        else "compact (markers are special tokens)"
+        prompt_format=text.form,
+        prompt_example=vocabulary.decode(
+            experience_pyfunc.prompt(text, row, history=config.experience_model.history)
+        ),
+        facts={**facts, "format": vocabulary.format},
     )

@@ -18,9 +18,9 @@ from components.language.exercises.editing import edit_examples
 from components.language.exercises.magnitudes import magnitude_examples
 from components.language.exercises.recalling import recall_examples
 from components.language.exercises.rehearsal import LONGEST_LIST, rehearsal_examples
-from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example, batches, collate
 from components.language.training.token_scores import token_logprobs
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
 
 SINGLE_WORD_SHARE = 0.25
 """Share of the comparing exercise whose lists have one word."""
@@ -38,7 +38,7 @@ MakeExamples = Callable[[int, int], list[Example]]
 """Returns the examples of an exercise, given their tokens and a seed."""
 
 
-def exercises_before_text(config: Config, vocabulary: Vocabulary) -> dict[str, list[Example]]:
+def exercises_before_text(config: Config, vocabulary: CompactVocabulary) -> dict[str, list[Example]]:
     """Return exercise -> examples, in the order of training.
 
     The order is: copying, comparing single words, comparing lists, editing lists, numbers. With
@@ -60,7 +60,7 @@ def exercises_before_text(config: Config, vocabulary: Vocabulary) -> dict[str, l
     return exercises
 
 
-def _exercise_makers(config: Config, vocabulary: Vocabulary) -> dict[str, tuple[int, MakeExamples]]:
+def _exercise_makers(config: Config, vocabulary: CompactVocabulary) -> dict[str, tuple[int, MakeExamples]]:
     """Return exercise -> its tokens, and the function that makes its examples."""
     settings = config.pretrain.phases[0]
     single_tokens = int(SINGLE_WORD_SHARE * settings.compare_tokens)
@@ -85,7 +85,7 @@ def _exercise_makers(config: Config, vocabulary: Vocabulary) -> dict[str, tuple[
     }
 
 
-def rehearsal_in_text(config: Config, vocabulary: Vocabulary, tokens: int) -> list[Example]:
+def rehearsal_in_text(config: Config, vocabulary: CompactVocabulary, tokens: int) -> list[Example]:
     """Return the exercises that are mixed into text.
 
     In text alone, only a few answers in a hundred tokens need what the exercises teach.
@@ -108,7 +108,7 @@ def rehearsal_in_text(config: Config, vocabulary: Vocabulary, tokens: int) -> li
     )
 
 
-def measure_skills(model: Any, vocabulary: Vocabulary) -> dict[str, float]:
+def measure_skills(model: Any, vocabulary: CompactVocabulary) -> dict[str, float]:
     """Return exercise -> share of its answer tokens with more than half of the model's probability.
 
     The exercises are new ones. For comparing, the share is of questions `<list> want <word>`, half of which
@@ -119,7 +119,7 @@ def measure_skills(model: Any, vocabulary: Vocabulary) -> dict[str, float]:
     with evaluating(model):
         for name, examples in _probes(vocabulary).items():
             groups = [
-                collate(rows, vocabulary.marker_id("<pad>")).to(model.device)
+                collate(rows, vocabulary.pad_id).to(model.device)
                 for rows in batches(examples, PROBE_BATCH_TOKENS, 0)
             ]
             is_right = torch.cat([token_logprobs(model, group).logprobs > math.log(0.5) for group in groups])
@@ -128,7 +128,7 @@ def measure_skills(model: Any, vocabulary: Vocabulary) -> dict[str, float]:
     return skills
 
 
-def _probes(vocabulary: Vocabulary) -> dict[str, list[Example]]:
+def _probes(vocabulary: CompactVocabulary) -> dict[str, list[Example]]:
     """Return exercise -> examples that measure it."""
     probes = {"copying": copy_examples(vocabulary, PROBE_TOKENS, PROBE_SEED)}
     probes["copying repeats"] = copy_examples(vocabulary, PROBE_TOKENS, PROBE_SEED, repeats=1.0)

@@ -15,10 +15,10 @@ from components.files import write_text
 from components.language.backbone import build_backbone, load_backbone, save_model
 from components.language.compute import compute_of
 from components.language.threads import training
-from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example
 from components.language.training.fine_tuning import supervised_finetune
 from components.language.training.training_run import TrainingRecord
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
 from flows.jobs.pretrain_run import LogCurves
 from flows.jobs.pretraining.card import earlier_cards, training_card
 from flows.jobs.pretraining.phase_exercises import (
@@ -37,7 +37,7 @@ LOG_STEPS = 200
 @task(name="train", cache_policy=NO_CACHE)
 def train_phase(
     config: Config,
-    vocabulary: Vocabulary,
+    vocabulary: CompactVocabulary,
     examples: list[Example],
     work: Path,
     target: Path,
@@ -76,7 +76,7 @@ def train_phase(
     return target
 
 
-def _initial_model(config: Config, vocabulary: Vocabulary) -> Any:
+def _initial_model(config: Config, vocabulary: CompactVocabulary) -> Any:
     """Return the model that the phase starts from, on the device of the training."""
     device = compute_of(config).device
     model: Any
@@ -88,7 +88,7 @@ def _initial_model(config: Config, vocabulary: Vocabulary) -> Any:
 
 
 def _train_on_exercises(
-    config: Config, model: Any, vocabulary: Vocabulary, work: Path, log_curves: LogCurves
+    config: Config, model: Any, vocabulary: CompactVocabulary, work: Path, log_curves: LogCurves
 ) -> None:
     """Train `model` in place on one exercise after the other."""
     options = _training_options(config)
@@ -106,7 +106,7 @@ def _train_on_exercises(
 def _train_on_text(
     config: Config,
     model: Any,
-    vocabulary: Vocabulary,
+    vocabulary: CompactVocabulary,
     examples: list[Example],
     work: Path,
     log_curves: LogCurves,

@@ -1,4 +1,4 @@
-"""Vocabulary and training examples of a pretraining, from the episodes of its corpus.
+"""CompactVocabulary and training examples of a pretraining, from the episodes of its corpus.
 
 Examples have the two forms that a backbone is used in: the experience model's, of every behaviour, and the
 agent's, of AGENT_BEHAVIOURS alone.
@@ -21,11 +21,13 @@ from components.experience.dataset import (
     transition_examples,
     variation_examples,
 )
+from components.experience.formats.choose import world_format
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.language.backbone import load_backbone
-from components.language.tokenizer import Vocabulary
 from components.language.training.examples import Example
-from components.policy.agent_prompt import render_demonstration
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.policy.formats.choose import agent_format
+from components.policy.formats.demonstrations import render_demonstration
 from components.records import Task, Trajectory
 from components.trajectories.augmentation.hindsight import hindsight, is_hindsight_copy
 from components.trajectories.augmentation.renaming import original_task_id, rename_episodes
@@ -46,23 +48,25 @@ POOL_EPISODES = 500
 
 
 @task(cache_policy=NO_CACHE)
-def learn_vocabulary(config: Config, episodes: list[Trajectory]) -> Vocabulary:
+def learn_vocabulary(config: Config, episodes: list[Trajectory]) -> CompactVocabulary:
     """Return a byte-level BPE trained on every text that a model reads or writes.
 
     With `backbone.path` it is the vocabulary of that model.
     """
     if config.backbone.path:
-        return load_backbone(Path(config.backbone.path), chat_template=config.backbone.chat_template)[1]
+        vocabulary = load_backbone(Path(config.backbone.path), text_format="compact")[1]
+        assert isinstance(vocabulary, CompactVocabulary)
+        return vocabulary
     texts: list[str] = []
     for episode in episodes:
         texts += [episode.task.instruction, episode.task.initial_state]
         texts += [text for step in episode.steps for text in (step.action, step.reasoning, step.next_state)]
-    return Vocabulary.train(texts, config.backbone.vocabulary)
+    return CompactVocabulary.train(texts, config.backbone.vocabulary)
 
 
 @task(name="render", cache_policy=NO_CACHE)
 def render_examples(
-    config: Config, vocabulary: Vocabulary, episodes: list[Trajectory], root: Path
+    config: Config, vocabulary: CompactVocabulary, episodes: list[Trajectory], root: Path
 ) -> list[Example]:
     """Return the examples in both forms, those of hindsight-relabelled and renamed episodes included.
 
@@ -78,12 +82,11 @@ def render_examples(
     episodes = episodes + hindsight(episodes, adapter, settings.hindsight, seed)
     episodes += rename_episodes(episodes, adapter, settings.renamed, seed)
     tasks: list[Task] = list({episode.task.id: episode.task for episode in episodes}.values())
+    text = world_format(vocabulary, config.experience_model)
     with_premises = assume_premises(episodes, adapter, seed)
-    examples = transition_examples(
-        vocabulary, with_premises, buffer, config.experience_model, own=original_task_id
-    )
-    examples += premise_examples(vocabulary, episodes, adapter)
-    examples += variation_examples(vocabulary, tasks, adapter.feasible, seed)
+    examples = transition_examples(text, with_premises, buffer, config.experience_model, own=original_task_id)
+    examples += premise_examples(text, episodes, adapter)
+    examples += variation_examples(text, tasks, adapter.feasible, seed)
     agent_episodes = [
         episode
         for episode in episodes
@@ -94,7 +97,7 @@ def render_examples(
     return examples
 
 
-def agent_example(adapter: Adapter, vocabulary: Vocabulary, episode: Trajectory) -> Example:
+def agent_example(adapter: Adapter, vocabulary: CompactVocabulary, episode: Trajectory) -> Example:
     """Return an episode in the agent's form, with the thoughts of its adapter.
 
     Steps that changed no fact are in the context, without loss.
@@ -102,4 +105,4 @@ def agent_example(adapter: Adapter, vocabulary: Vocabulary, episode: Trajectory)
     thoughts = [adapter.think(episode.up_to(step.step), step.action) for step in episode.steps]
     facts = [adapter.facts(episode.up_to(place)) for place in range(len(episode.steps) + 1)]
     changed = [any(fact[0] != "event" for fact in after - before) for before, after in pairwise(facts)]
-    return render_demonstration(vocabulary, episode, thoughts, changed)
+    return render_demonstration(agent_format(vocabulary), episode, thoughts, changed)

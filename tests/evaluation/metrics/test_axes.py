@@ -12,7 +12,7 @@ import pytest
 from builders import make_transition
 
 from components.evaluation.metrics.judge_axes import AXES, axes_metrics, axis_scores
-from components.experience.prompts import Answer
+from components.experience.formats.world_format import Answer
 from components.experience.step_judgements import Judgement, judge_answer
 
 RIGHT = Judgement(

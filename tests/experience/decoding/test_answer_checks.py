@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import VOCABULARY, make_task
+from builders import VOCABULARY, WORLD, make_task
 
 from components.experience.decoding.answer_checks import (
     AnswerChecks,
@@ -12,9 +12,9 @@ from components.experience.decoding.answer_checks import (
     Refusal,
     StepContext,
 )
-from components.experience.prompts import Answer
+from components.experience.formats.world_format import Answer
 from components.language.engines.engine_protocol import Generation
-from components.language.markers import CONTINUE, STATE, THINK
+from components.language.vocabulary.markers import CONTINUE, STATE, THINK
 
 REASONING = "works, new mug 1"
 PIECES = [THINK, REASONING, STATE, "At desk 1: mug 1.", CONTINUE]
@@ -29,9 +29,7 @@ def generated(pieces=PIECES):
 
 def make_checks(grounding=None, is_coherent=None):
     counts = DecodingCounts()
-    return counts, AnswerChecks(
-        VOCABULARY, counts, reasoning=True, grounding=grounding, is_coherent=is_coherent
-    )
+    return counts, AnswerChecks(WORLD, counts, grounding=grounding, is_coherent=is_coherent)
 
 
 def test_an_answer_that_passes_all_checks_is_accepted_and_nothing_is_counted():

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from builders import ROOM, VOCABULARY, make_model, make_task, make_transition
+from builders import ROOM, VOCABULARY, WORLD, make_model, make_task, make_transition
 
 from components.config import ExperienceModelConfig
-from components.experience.decoding import answer_checks
 from components.experience.decoding.prediction_batch import Query
+from components.experience.formats import compact_world
+from components.experience.formats.compact_world import opening, turn
+from components.experience.formats.training_examples import render_trajectory
 from components.experience.model import ExperienceModel
-from components.experience.prompts import opening, render_trajectory, turn
 from components.language.training.fine_tuning import supervised_finetune
 from components.records import Trajectory
 
@@ -30,7 +31,7 @@ def undecided():
     ]
     episodes = [Trajectory(make_task(), (step,)) for step in steps]
     model = make_model(hidden=32)
-    examples = [render_trajectory(VOCABULARY, episode, [[]]) for episode in episodes]
+    examples = [render_trajectory(WORLD, episode, [[]]) for episode in episodes]
     supervised_finetune(model, examples, epochs=150, learning_rate=8e-3, batch_tokens=4096, seed=0)
     return model
 
@@ -163,13 +164,13 @@ def test_the_valid_prefix_stays_when_the_rest_is_sampled_again(undecided):
 def test_an_always_ungrounded_answer_is_accepted_only_without_reward_and_contradiction(
     monkeypatch, undecided, reward, contradicted, believed
 ):
-    parse = answer_checks.parse_answer
+    parse = compact_world.parse_answer
 
     def rewarded(*args, **options):
         answer = parse(*args, **options)
         return answer and replace(answer, reward=reward, done=reward > 0)
 
-    monkeypatch.setattr(answer_checks, "parse_answer", rewarded)
+    monkeypatch.setattr(compact_world, "parse_answer", rewarded)
     model = ExperienceModel(
         undecided, VOCABULARY, ExperienceModelConfig(max_new_tokens=40), grounded=lambda *_: 0
     )

@@ -110,14 +110,12 @@ def test_more_games_than_there_are_are_refused_for_an_evaluation_too(few):
 
 
 def test_a_backbone_that_is_not_there_is_refused_by_its_key(tmp_path):
-    for path in (tmp_path / "typo", "Qwen/Qwen3-0.6B"):
-        config = load_config(None, [f"backbone.path={path}"])
-        with pytest.raises(
-            ConfigError,
-            match=f"backbone.path is '{path}': there is no such directory.*a hub name cannot be used",
-        ):
-            check_settings(tmp_path, config)
-        check_settings(tmp_path, config, training=False)
+    config = load_config(None, [f"backbone.path={tmp_path / 'typo'}"])
+    with pytest.raises(
+        ConfigError, match="backbone.path is '.*typo': there is no such directory.*OWNER/NAME"
+    ):
+        check_settings(tmp_path, config)
+    check_settings(tmp_path, config, training=False)
     with pytest.raises(ConfigError, match="backbone.path is .* holds no .*safetensors"):
         check_settings(tmp_path, load_config(None, [f"backbone.path={tmp_path}"]))
     with pytest.raises(ConfigError, match="experience_model.path is .* holds no .*safetensors"):
@@ -161,15 +159,14 @@ def test_a_stage_is_keyed_by_what_its_numbers_were_computed_with(tmp_path):
 
 
 def test_the_experience_model_starts_from_a_path_of_its_own_and_the_policy_does_not(tmp_path):
-    run = Run(load_config(None, ["experience_model.path=models/larger"]), tmp_path)
-    assert (
-        experience_model_backbone(run).as_posix() == "models/larger"
-        and policy_backbone(run) == tmp_path / "data" / "alfworld" / "backbone"
-    )
+    larger = tmp_path / "models" / "larger"
+    run = Run(load_config(None, [f"experience_model.path={larger}"]), tmp_path)
+    assert experience_model_backbone(run) == larger
+    assert policy_backbone(run) == tmp_path / "data" / "alfworld" / "backbone"
     assert (
         "path" not in run.slice("experience_model")["experience_model"]
     )  # where it lies; its content is in the key
-    both = Run(load_config(None, ["backbone.path=models/small"]), tmp_path)
+    both = Run(load_config(None, [f"backbone.path={tmp_path / 'models' / 'small'}"]), tmp_path)
     assert experience_model_backbone(both) == policy_backbone(both) != policy_backbone(run)
 
 

@@ -9,7 +9,7 @@ from components.errors import ConfigError
 from flows.cli.config_reference import describe_keys
 
 ROOT = Path(__file__).parents[3]
-MOST_KEYS = 190
+MOST_KEYS = 191
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 
 
@@ -22,6 +22,8 @@ def test_the_configs_are_there():
         "quick-browser",
         "quick-webshop",
         "quick",
+        "smollm2-smoke",
+        "smollm2",
         "study",
     ]
 
@@ -60,16 +62,24 @@ def test_a_record_holds_no_options_of_other_environments():
         "objects",
         "max_steps",
         "workers",
+        "description",
         "seed",
     }
     other = load_config(None, ["environment.name=webshop"])
-    assert set(other.environment.model_dump(mode="json")) == {"name", "max_steps", "seed", "webshop"}
+    assert set(other.environment.model_dump(mode="json")) == {
+        "name",
+        "max_steps",
+        "description",
+        "seed",
+        "webshop",
+    }
     assert load_config(None, []).model_validate_json(dump_config(other)) == other
     browser = load_config(None, ["environment.name=browser"])
     assert set(browser.environment.model_dump(mode="json")) == {
         "name",
         "max_steps",
         "workers",
+        "description",
         "seed",
         "browser",
     }
@@ -172,6 +182,8 @@ def test_each_environment_has_an_experiment_and_so_a_champion_of_its_own():
         "cpu": "dreamgym",
         "quick-webshop": "dreamgym-webshop",
         "quick-browser": "dreamgym-browser",
+        "smollm2": "dreamgym-smollm2",
+        "smollm2-smoke": "dreamgym-smollm2-smoke",
     }
     shop = load_config(ROOT / "configs" / "quick-webshop.yaml", ["tracking.experiment=mine"])
     assert (

@@ -21,7 +21,7 @@ from flows.printing.output import Output, output, with_json_target
 from flows.printing.table import Cell, Column, Table, print_table
 
 ROOT = Path(__file__).parents[3]
-WITHOUT_TABLES = {"config", "serve", "ui"}
+WITHOUT_TABLES = {"config", "model", "serve", "ui"}
 """Commands without `--json`: one that prints JSON anyway, and those that print only addresses."""
 METRIC = "fidelity/next_state_exact/determined/held_out_worlds/changed_3_plus"
 RUNS = ("20260131-142530-9f3a", "20260131-151200-01bc", "20260131-160114-77de")

@@ -14,7 +14,7 @@ from components.environments.step_cost import replay
 from components.errors import ConfigError, EnvironmentFailure, ExperienceModelError
 from components.experience.recorded_episodes import count_differing_answers
 from components.language.backbone import save_model
-from components.language.tokenizer import Vocabulary
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
 from components.records import Trajectory
 from components.trajectories.recording import collect, plan
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
@@ -70,7 +70,7 @@ def repository(tmp_path, episodes, tasks):
 def model(tmp_path, episodes):
     """Directory of a random model with ALFWorld's tokens, whose choices do not depend on rounding."""
     texts = [text for episode in episodes for text in episode.states]
-    vocabulary = Vocabulary.train(texts, 340)
+    vocabulary = CompactVocabulary.train(texts, 340)
     save_model(make_model(vocabulary=vocabulary, scale=10.0), vocabulary, tmp_path / "model")
     return tmp_path / "model"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from builders import VOCABULARY, make_episode, make_task
+from builders import WORLD, make_episode, make_task
 from chat_server import ChatServer, Reply
 from prefect.logging import disable_run_logger
 
@@ -37,11 +37,11 @@ def teach_with(server, work, episodes=EPISODES, **changes):
         endpoint=server.config(corrections=1),
     )
     with disable_run_logger():
-        return teach(config, work.parent, work, VOCABULARY, episodes)
+        return teach(config, work.parent, work, WORLD, episodes)
 
 
 def test_the_programmatic_teacher_leaves_the_episodes_as_they_are(tmp_path):
-    taught, outcome = teach(Config(), tmp_path, tmp_path, VOCABULARY, EPISODES)
+    taught, outcome = teach(Config(), tmp_path, tmp_path, WORLD, EPISODES)
     assert taught is EPISODES and not outcome.outputs and not outcome.costs and not outcome.metrics
 
 

@@ -35,7 +35,6 @@ def test_an_invalid_address_is_refused(url):
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["endpoint.model=m"], r"endpoint\.model has no effect: nothing asks an endpoint.*teacher=llm"),
         (
             ["experience_model.teacher=llm", "endpoint.model=m"],
             r"but endpoint\.url is empty.*endpoint\.url=http://localhost:8000/v1",
@@ -54,3 +53,12 @@ def test_an_invalid_address_is_refused(url):
 def test_an_endpoint_without_effect_or_without_a_name_is_refused(overrides, words):
     with pytest.raises(ConfigError, match=words):
         load_config(None, overrides)
+
+
+def test_an_endpoint_that_no_stage_asks_is_refused_by_a_training():
+    config = load_config(None, ["endpoint.model=m"])
+    with pytest.raises(ConfigError, match=r"endpoint\.model has no effect: nothing asks.*teacher=llm"):
+        config.require_endpoint_user()
+    load_config(
+        None, ["fidelity.judged=1", "endpoint.model=m", "endpoint.url=http://h/v1"]
+    ).require_endpoint_user()

@@ -13,9 +13,9 @@ from components.errors import DataError
 from components.language.adapters import add_lora
 from components.language.backbone import build_backbone
 from components.language.engines.kept_cache import KeptCacheEngine
-from components.language.tokenizer import Vocabulary
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
 
-VOCABULARY = Vocabulary.train(["put mug 1 in cabinet 2"], 300)
+VOCABULARY = CompactVocabulary.train(["put mug 1 in cabinet 2"], 300)
 SIZE = 300
 
 

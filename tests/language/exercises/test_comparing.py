@@ -9,13 +9,13 @@ from components.config import BackboneConfig
 from components.language.backbone import build_backbone
 from components.language.exercises.comparing import ROUNDS, compare_examples
 from components.language.exercises.words import POOL
-from components.language.tokenizer import Vocabulary
 from components.language.training.fine_tuning import supervised_finetune
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
 
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return Vocabulary.train(["a want: yes, no, want: yes, no,"] * 9, 320)
+    return CompactVocabulary.train(["a want: yes, no, want: yes, no,"] * 9, 320)
 
 
 def is_question_at(tokens, i, want, yes, no):

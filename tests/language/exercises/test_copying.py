@@ -10,14 +10,14 @@ import torch
 from components.config import BackboneConfig
 from components.language.backbone import build_backbone
 from components.language.exercises.copying import copy_examples
-from components.language.markers import MARKERS
-from components.language.tokenizer import Vocabulary
 from components.language.training.fine_tuning import supervised_finetune
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.language.vocabulary.markers import MARKERS
 
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return Vocabulary.train(["a mug on a desk"], 300)
+    return CompactVocabulary.train(["a mug on a desk"], 300)
 
 
 def test_a_branch_repeats_the_start_of_the_trunk_and_has_loss_where_it_is_predictable(vocabulary):

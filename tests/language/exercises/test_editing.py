@@ -6,12 +6,12 @@ import pytest
 
 from components.language.exercises.editing import LONGEST, MOST_CHANGES, ROUNDS, edit_examples
 from components.language.exercises.words import POOL
-from components.language.tokenizer import Vocabulary
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
 
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return Vocabulary.train(["a, less b, more c, now d, nothing"] * 9, 320)
+    return CompactVocabulary.train(["a, less b, more c, now d, nothing"] * 9, 320)
 
 
 def rounds(vocabulary, example):

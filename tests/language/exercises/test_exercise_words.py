@@ -6,11 +6,11 @@ import random
 from itertools import islice
 
 from components.language.exercises.words import MAX_SIMILAR, POOL, similar_words, word_pools
-from components.language.markers import MARKERS
-from components.language.tokenizer import Vocabulary
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.language.vocabulary.markers import MARKERS
 
 THINGS = ("cup", "pan", "mug", "vase", "desk", "bowl", "pot", "lamp")
-NUMBERED = Vocabulary.train(
+NUMBERED = CompactVocabulary.train(
     [" ".join(f"{thing} {number}" for number in range(1, 7)) for thing in THINGS] * 9, 400
 )
 
@@ -34,7 +34,7 @@ def test_every_second_pool_has_similar_words():
 
 
 def test_a_vocabulary_without_numbered_words_has_only_random_pools():
-    plain = Vocabulary.train(["no numbers here at all"], 300)
+    plain = CompactVocabulary.train(["no numbers here at all"], 300)
     excluded = frozenset(range(60, 200))
     for pool in islice(word_pools(plain, random.Random(0), excluded=excluded), 5):
         assert not excluded & set(pool) and len(pool) == POOL

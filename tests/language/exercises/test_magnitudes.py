@@ -11,15 +11,15 @@ from components.config import BackboneConfig
 from components.language.backbone import build_backbone
 from components.language.evaluation_mode import evaluating
 from components.language.exercises.magnitudes import LARGEST, ROUNDS, magnitude_examples
-from components.language.tokenizer import Vocabulary
 from components.language.training.examples import batches, collate
 from components.language.training.fine_tuning import supervised_finetune
 from components.language.training.token_scores import token_logprobs
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
 
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return Vocabulary.train(
+    return CompactVocabulary.train(
         [f"for {number} want lower than {number}: yes, no" for number in range(LARGEST + 1)], 700
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from components.language.exercises.recalling import ROUNDS, recall_examples
-from components.language.markers import TURN
-from components.language.tokenizer import Vocabulary
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.language.vocabulary.markers import TURN
 
 WORDS = [
     f"{first}{second}"
@@ -17,7 +17,7 @@ WORDS = [
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return Vocabulary.train(
+    return CompactVocabulary.train(
         [f"{word}, on {word}. works. {word} want {word}: yes, {word}: no," for word in WORDS], 400
     )
 

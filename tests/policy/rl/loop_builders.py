@@ -7,12 +7,12 @@ make the numbers checkable. The flows run the loop in real worlds.
 from __future__ import annotations
 
 import torch
-from builders import VOCABULARY, make_episode, make_model, make_task
+from builders import AGENT, VOCABULARY, make_episode, make_model, make_task
 
 from components.config import BaselineRLConfig, LoraConfig, RLConfig
 from components.config.algorithm_config import ALGORITHMS as ALGORITHM_SECTIONS
 from components.environments.protocol import Step
-from components.policy.agent_prompt import render_demonstration
+from components.policy.formats.demonstrations import render_demonstration
 from components.policy.policy import Policy
 from components.policy.rl.algorithms import make_algorithm
 from components.policy.rl.loop import (
@@ -137,7 +137,7 @@ def figures(state):
 def make_demonstration():
     """Return a demonstration as an example for cloning."""
     episode = make_episode(TASKS[0], ("go to desk 1", "At desk 1: nothing. Holding nothing."))
-    return render_demonstration(VOCABULARY, episode, ["a thought"])
+    return render_demonstration(AGENT, episode, ["a thought"])
 
 
 def policy_with(compute):

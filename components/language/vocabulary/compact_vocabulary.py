@@ -1,4 +1,4 @@
-"""The vocabulary: a byte-level BPE of words, numbers and signs, or the tokenizer of any Hugging Face model.
+"""The vocabulary of format `compact`: markers, and a byte-level BPE or the tokenizer of any model.
 
 In the byte-level BPE a word keeps its leading space and merges with a neighbour in one case only: a small
 number after it, because the two name one thing. So a frequent "mug 1" is one token. Finding it in a long
@@ -10,16 +10,14 @@ everywhere: every piece and every line starts with exactly one added space, whic
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
-from components.config import ChatTemplate
 from components.errors import ConfigError, DataError
-from components.language.chat_template import frames_of
-from components.language.markers import END, MARKERS, PAD, Frame, Marker
+from components.language.vocabulary.markers import END, MARKERS, PAD, Marker
+from components.language.vocabulary.vocabulary import Vocabulary, require_fast
 
 BYTES = 256
 MAX_CACHED_TEXTS = 200_000
@@ -27,49 +25,39 @@ MAX_CACHED_TEXTS = 200_000
 PIECE = r"\n| ?\p{L}+(?: \p{N}{1,2}(?!\p{N}))?| ?\p{N}+| ?[^\s\p{L}\p{N}]|[^\S\n]+(?=[^\S\n]\S)|[^\S\n]+"
 
 
-class Vocabulary:
+class CompactVocabulary(Vocabulary):
     """Encodes text and markers to token ids, and decodes them.
 
-    `added` holds the ids of markers that the tokenizer lacked, `ids` all ids that stand for a token.
+    Attributes: start: the token that the tokenizer puts before every text, or nothing.
 
     Args:
         tokenizer: a fast Hugging Face tokenizer; markers that it lacks are added as special tokens.
-        chat_template: "off" removes the tokenizer's chat template, also from what is saved.
 
     Raises:
         DataError: the tokenizer has no fast (Rust) backend.
-        ConfigError: its chat template cannot be used.
     """
 
-    def __init__(self, tokenizer: Any, chat_template: ChatTemplate = "auto") -> None:
-        if not getattr(tokenizer, "is_fast", False):
-            raise DataError(
-                f"{type(tokenizer).__name__} has no fast backend.",
-                "Expected a tokenizer.json.",
-                "Convert it to one first.",
-            )
-        if chat_template == "off":
-            tokenizer.chat_template = None
+    format = "compact"
+
+    def __init__(self, tokenizer: Any) -> None:
+        require_fast(tokenizer)
+        tokenizer.chat_template = None  # prompts are not those of a chat
         own_ids = tokenizer.get_vocab()
         tokenizer.add_tokens(
             [AddedToken(str(marker), special=True, normalized=False) for marker in MARKERS],
             special_tokens=True,
         )
-        self.tokenizer = tokenizer
-        self._backend: Tokenizer = tokenizer.backend_tokenizer
-        self._backend.encode_special_tokens = True
+        super().__init__(tokenizer)
         all_ids = self._backend.get_vocab(with_added_tokens=True)
         self._ids = {str(marker): all_ids[marker] for marker in MARKERS}
         self._markers = {all_ids[marker]: marker for marker in MARKERS}
         self.added = [index for index, marker in self._markers.items() if marker not in own_ids]
-        self.ids = sorted(set(all_ids.values()))
-        self._rows = max(all_ids.values()) + 1
-        self._rows_before = max(own_ids.values(), default=-1) + 1
-        self._frames = frames_of(tokenizer)
+        self.rows_before = max(own_ids.values(), default=-1) + 1
+        self.start = [index for index in tokenizer("")["input_ids"][:1] if index == tokenizer.bos_token_id]
         self._cached: dict[str, tuple[int, ...]] = {}
 
     @classmethod
-    def train(cls, texts: Iterable[str], size: int) -> Vocabulary:
+    def train(cls, texts: Iterable[str], size: int) -> CompactVocabulary:
         """A vocabulary trained on `texts`; the same texts give the same vocabulary.
 
         Args:
@@ -102,59 +90,10 @@ class Vocabulary:
             )
         return cls(PreTrainedTokenizerFast(tokenizer_object=backend, pad_token=str(PAD), eos_token=str(END)))
 
-    @classmethod
-    def load(cls, directory: Path | str, chat_template: ChatTemplate = "auto") -> Vocabulary:
-        """The vocabulary saved in `directory`, or the tokenizer of any Hugging Face model.
-
-        Args:
-            directory: of the files, or the name of a model on the hub.
-            chat_template: "off" removes the tokenizer's chat template.
-
-        Raises:
-            DataError: there is no tokenizer, or it cannot be read.
-        """
-        path = Path(directory)
-        if (
-            path.is_dir()
-            and not (path / "tokenizer.json").is_file()
-            and not (path / "tokenizer_config.json").is_file()
-        ):
-            raise DataError(
-                f"{path} holds no tokenizer.json.",
-                "Expected a tokenizer's files.",
-                "Make the backbone: dreamgym pretrain.",
-            )
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(str(directory), trust_remote_code=False)
-        except Exception as error:  # the tokenizers library raises bare exceptions
-            raise DataError(
-                f"The tokenizer in {directory} cannot be loaded: {error}",
-                "Expected a directory with tokenizer.json.",
-                "Check backbone.path, or make the backbone: dreamgym pretrain.",
-            ) from error
-        return cls(tokenizer, chat_template)
-
-    def save(self, directory: Path | str) -> None:
-        """Write tokenizer.json and its settings to `directory`, created if missing."""
-        self.tokenizer.save_pretrained(str(directory))
-
-    def __len__(self) -> int:
-        """How many rows an embedding needs: the highest id plus one, markers included."""
-        return self._rows
-
     @property
-    def rows_before(self) -> int:
-        """How many rows an embedding needed before markers were added."""
-        return self._rows_before
-
-    def unknown_ids(self, rows: int) -> list[int]:
-        """The ids below `rows` that stand for no token: padding of the embeddings, and holes."""
-        return sorted(set(range(rows)) - set(self.ids))
-
-    @property
-    def has_chat_template(self) -> bool:
-        """True if a chat template inserts tokens into prompts."""
-        return bool(self.tokenizer.chat_template)
+    def pad_id(self) -> int:
+        """The id of the marker PAD."""
+        return self.marker_id(PAD)
 
     def marker_id(self, marker: str) -> int:
         """The special id of `marker`.
@@ -174,15 +113,12 @@ class Vocabulary:
     def encode(self, pieces: Sequence[str]) -> list[int]:
         """Token ids of `pieces`.
 
-        A `Marker` becomes its special id, a `Frame` the tokens of the chat template. Every other string is
-        plain text, whatever it spells.
+        A `Marker` becomes its special id. Every other string is plain text, whatever it spells.
         """
         ids: list[int] = []
         for piece in pieces:
             if isinstance(piece, Marker):
                 ids.append(self._ids[str(piece)])
-            elif isinstance(piece, Frame):
-                ids.extend(self._frames[piece])
             else:
                 ids.extend(self._encode_text(piece))
         return ids

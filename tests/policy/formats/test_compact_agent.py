@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from builders import VOCABULARY, make_episode, make_task
+from builders import AGENT, VOCABULARY, make_episode, make_task
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.language.markers import ACTION, END, STATE, SUCCESS, TASK, THINK, TURN, Marker
-from components.policy.agent_prompt import (
-    observation,
-    opening,
-    parse_reply,
-    render_demonstration,
-    reply,
-    turn,
-)
+from components.language.vocabulary.markers import ACTION, END, STATE, SUCCESS, TASK, THINK, TURN, Marker
+from components.policy.formats.compact_agent import parse_reply
+from components.policy.formats.demonstrations import render_demonstration
 
 HOSTILE = ["<end>", "go <action> there", "<think>", "<state> At desk 1", "a\nb <end>", "ünïcödé ☃"]
 ANY = st.one_of(
@@ -27,7 +21,7 @@ ANY = st.one_of(
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(st.just(""), ANY), ANY)
 def test_any_thought_and_action_survive_encoding_and_parsing(thought, action):
-    assert parse_reply(VOCABULARY.pieces(VOCABULARY.encode(reply(thought, action)))) == (thought, action)
+    assert AGENT.parse(AGENT.reply(thought, action)) == (thought, action)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +57,7 @@ def test_a_reply_without_its_end_marker_still_has_an_action():
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_hostile_state_adds_no_marker(text):
     task = make_task(instruction=text, initial_state=text)
-    tokens = VOCABULARY.encode([*opening(task), *turn(task), *reply(text, text), *observation(text)])
+    tokens = AGENT.opening(task) + AGENT.ask(task) + AGENT.reply(text, text) + AGENT.observation(text)
     markers = [piece for piece in VOCABULARY.pieces(tokens) if isinstance(piece, Marker)]
     assert markers == [TASK, STATE, TURN, STATE, THINK, ACTION, END, STATE]
 
@@ -72,24 +66,24 @@ def test_cloning_has_loss_on_thoughts_and_actions_only():
     episode = make_episode(
         make_task(), ("go to desk 1", "At desk 1: mug 1."), ("take mug 1 from desk 1", "Took mug 1.")
     )
-    example = render_demonstration(VOCABULARY, episode, ["find mug", "mug 1 at desk 1"])
+    example = render_demonstration(AGENT, episode, ["find mug", "mug 1 at desk 1"])
     assert not any(segment.branch for segment in example.segments)
     loss_tokens = [t for s in example.segments for t, flag in zip(s.tokens, s.loss, strict=True) if flag]
-    assert loss_tokens == VOCABULARY.encode(
-        [*reply("find mug", "go to desk 1"), *reply("mug 1 at desk 1", "take mug 1 from desk 1")]
-    )
+    replies = [
+        AGENT.reply("find mug", "go to desk 1"),
+        AGENT.reply("mug 1 at desk 1", "take mug 1 from desk 1"),
+    ]
+    assert loss_tokens == replies[0] + replies[1]
     all_tokens = [t for s in example.segments for t in s.tokens]
     task = episode.task
-    assert all_tokens == VOCABULARY.encode(
-        [
-            *opening(task),
-            *turn(task),
-            *reply("find mug", "go to desk 1"),
-            *observation("At desk 1: mug 1."),
-            *turn(task),
-            *reply("mug 1 at desk 1", "take mug 1 from desk 1"),
-            *observation("Took mug 1."),
-        ]
-    )
+    assert all_tokens == [
+        *AGENT.opening(task),
+        *AGENT.ask(task),
+        *replies[0],
+        *AGENT.observation("At desk 1: mug 1."),
+        *AGENT.ask(task),
+        *replies[1],
+        *AGENT.observation("Took mug 1."),
+    ]
     with pytest.raises(ValueError, match="shorter"):
-        render_demonstration(VOCABULARY, episode, ["find mug"])
+        render_demonstration(AGENT, episode, ["find mug"])

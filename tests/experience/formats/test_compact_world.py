@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from builders import VOCABULARY, make_episode, make_task, make_transition
+from builders import VOCABULARY, WORLD, make_episode, make_task, make_transition
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.experience.prompts import (
-    Answer,
-    answer,
+from components.experience.formats.compact_world import (
+    CompactWorld,
+    answer_pieces,
     growth,
     opening,
     parse_answer,
-    render_trajectory,
-    render_variation,
     turn,
 )
-from components.language.markers import (
+from components.experience.formats.training_examples import render_trajectory, render_variation
+from components.experience.formats.world_format import Answer, recorded_answer
+from components.language.vocabulary.markers import (
     ACTION,
-    ANSWER,
     CONTINUE,
     DEMO,
     END,
@@ -30,7 +29,6 @@ from components.language.markers import (
     TASK,
     THINK,
     TURN,
-    Frame,
     Marker,
 )
 
@@ -57,7 +55,7 @@ def pieces(tokens):
 
 
 def marked(rendered):
-    return [(piece, isinstance(piece, Marker)) for piece in rendered if not isinstance(piece, Frame)]
+    return [(piece, isinstance(piece, Marker)) for piece in rendered]
 
 
 @settings(max_examples=150, deadline=None)
@@ -65,7 +63,7 @@ def marked(rendered):
 def test_a_rendered_answer_parses_to_the_same_answer(thought, state, done, won, reasoning):
     step = make_transition(reasoning=thought, next_state=state, done=done, reward=float(done and won))
     try:
-        tokens = VOCABULARY.encode(answer(step, reasoning=reasoning))
+        tokens = VOCABULARY.encode(answer_pieces(recorded_answer(step), reasoning=reasoning))
     except UnicodeEncodeError:  # a lone surrogate is no text
         return
     read = parse_answer(VOCABULARY.pieces(tokens), reasoning=reasoning)
@@ -133,7 +131,7 @@ def test_without_reasoning_an_answer_is_state_and_outcome(bad):
     ("reward", "done", "outcome"), [(0.0, False, CONTINUE), (1.0, True, SUCCESS), (0.0, True, FAILURE)]
 )
 def test_the_outcome_is_the_last_marker(reward, done, outcome):
-    last = answer(make_transition(reward=reward, done=done), reasoning=True)[-1]
+    last = answer_pieces(recorded_answer(make_transition(reward=reward, done=done)), reasoning=True)[-1]
     assert last == outcome and isinstance(last, Marker)
 
 
@@ -151,7 +149,6 @@ def test_the_turn_starts_with_the_least_similar_demonstration_and_repeats_the_ta
         "now",
         ACTION,
         "go",
-        ANSWER,
     ]
 
 
@@ -162,14 +159,14 @@ DEMOS = [[make_transition(7)], []]
 
 
 def test_the_loss_is_on_the_answers_and_the_branches_follow_the_trunk():
-    example = render_trajectory(VOCABULARY, EPISODE, DEMOS)
+    example = render_trajectory(WORLD, EPISODE, DEMOS)
     assert [segment.branch for segment in example.segments] == [False, True, False, True, False]
     trunk = [token for segment in example.segments if not segment.branch for token in segment.tokens]
     steps = [piece for step in EPISODE.steps for piece in growth(step.action, step.next_state)]
     assert pieces(trunk) == marked([*opening(EPISODE.task), *steps])
     branches = [segment for segment in example.segments if segment.branch]
     for segment, step, demos in zip(branches, EPISODE.steps, DEMOS, strict=True):
-        target = answer(step, reasoning=True)
+        target = answer_pieces(recorded_answer(step), reasoning=True)
         assert tokens_with_loss(segment) == VOCABULARY.encode(target)
         assert pieces(segment.tokens) == marked(
             [*turn(EPISODE.task, step.state, step.action, demos), *target]
@@ -182,7 +179,7 @@ def test_the_turn_repeats_earlier_states_that_mention_the_action():
     back = ("go to desk 1", "At desk 1: nothing. Holding mug 1.")
     shown = [("go to desk 1", "At desk 1: mug 1."), ("go to shelf 2", "At shelf 2: nothing."), back]
     episode = make_episode(make_task(), *shown)
-    example = render_trajectory(VOCABULARY, episode, [[], [], []], recalled=4)
+    example = render_trajectory(CompactWorld(VOCABULARY, recalled=4), episode, [[], [], []])
     last = pieces([s for s in example.segments if s.branch][-1].tokens)
     expected = turn(episode.task, "At shelf 2: nothing.", "go to desk 1", [], ["At desk 1: mug 1."])
     assert last[: len(marked(expected))] == marked(expected)
@@ -190,28 +187,28 @@ def test_the_turn_repeats_earlier_states_that_mention_the_action():
 
 
 def test_without_history_the_trunk_is_the_task_alone():
-    example = render_trajectory(VOCABULARY, EPISODE, DEMOS, history=False)
+    example = render_trajectory(WORLD, EPISODE, DEMOS, history=False)
     assert [segment.branch for segment in example.segments] == [False, True, True]
     assert pieces(example.segments[0].tokens) == marked(opening(EPISODE.task))
-    with_history = render_trajectory(VOCABULARY, EPISODE, DEMOS)
+    with_history = render_trajectory(WORLD, EPISODE, DEMOS)
     assert [s.tokens for s in example.segments if s.branch] == [
         s.tokens for s in with_history.segments if s.branch
     ]
 
 
 def test_without_reasoning_no_reasoning_is_rendered():
-    example = render_trajectory(VOCABULARY, EPISODE, DEMOS, reasoning=False)
+    example = render_trajectory(CompactWorld(VOCABULARY, reasoning=False), EPISODE, DEMOS)
     assert not any(VOCABULARY.marker_id(THINK) in segment.tokens for segment in example.segments)
     assert [pieces(tokens_with_loss(s))[0] for s in example.segments if s.branch] == [(STATE, True)] * 2
 
 
 def test_each_step_needs_a_list_of_demonstrations():
     with pytest.raises(ValueError, match="shorter"):
-        render_trajectory(VOCABULARY, EPISODE, DEMOS[:1])
+        render_trajectory(WORLD, EPISODE, DEMOS[:1])
 
 
 def test_a_variation_ends_with_the_other_instruction_and_the_end_marker():
-    example = render_variation(VOCABULARY, make_task(), "put a hot mug in desk")
+    example = render_variation(WORLD, make_task(), "put a hot mug in desk")
     assert [segment.branch for segment in example.segments] == [False, True]
     assert pieces(example.segments[0].tokens) == marked(opening(make_task()))
     assert pieces(example.segments[1].tokens) == marked([TURN, TASK, "put a hot mug in desk", END])

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from components.errors import DataError
-from components.language.markers import MARKERS
-from components.language.tokenizer import Vocabulary
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.language.vocabulary.markers import MARKERS
+from components.language.vocabulary.vocabulary import Vocabulary
 
 MOST_ROWS = 10_000
 """About how many rows give mean and spread; all rows of a vocabulary of 150,000 would be gigabytes."""
@@ -23,20 +24,19 @@ LEAST_SPREAD = 1e-3
 """Standard deviation of the noise if the model's own rows are all alike."""
 
 
-def fit_rows(model: Any, vocabulary: Vocabulary, path: object) -> None:
-    """Grow the embeddings of `model` to the ids of `vocabulary`, and give every marker its own row.
-
-    Args:
-        model: changed in place.
-        vocabulary: markers included.
-        path: where the model was read from, for messages.
-
-    Raises:
-        DataError: before markers were added, the tokenizer had more ids than the model has embeddings.
-    """
+def require_rows(model: Any, vocabulary: Vocabulary, path: object) -> None:
+    """Raise DataError if the tokenizer, without added markers, has more ids than the model has embeddings."""
     rows = model.get_input_embeddings().weight.shape[0]
     if vocabulary.rows_before > rows:
         raise too_few_rows(vocabulary, rows, path)
+
+
+def fit_rows(model: Any, vocabulary: CompactVocabulary) -> None:
+    """Grow the embeddings of `model` to the ids of `vocabulary`, and give every marker its own row.
+
+    Args: model: changed in place.
+    """
+    rows = model.get_input_embeddings().weight.shape[0]
     if len(vocabulary) > rows:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -63,14 +63,16 @@ def too_few_rows(vocabulary: Vocabulary, rows: int, path: object) -> DataError:
     )
 
 
-def _identical_marker_rows(weight: Tensor, vocabulary: Vocabulary) -> list[int]:
+def _identical_marker_rows(weight: Tensor, vocabulary: CompactVocabulary) -> list[int]:
     """The ids of markers whose row equals that of another marker in every bit."""
     ids = [vocabulary.marker_id(marker) for marker in MARKERS]
     rows = weight[ids]
     return [index for place, index in enumerate(ids) if int((rows == rows[place]).all(-1).sum()) > 1]
 
 
-def _draw_rows(weight: Tensor, untrained: list[int], trained: list[int], vocabulary: Vocabulary) -> None:
+def _draw_rows(
+    weight: Tensor, untrained: list[int], trained: list[int], vocabulary: CompactVocabulary
+) -> None:
     """Overwrite the rows `untrained` of `weight`, from the statistics of the rows `trained`."""
     trained_rows = weight[_spread_sample(trained)]
     mean = trained_rows.mean(0)

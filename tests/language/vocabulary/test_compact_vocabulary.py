@@ -7,8 +7,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from components.errors import ConfigError, DataError
-from components.language.markers import MARKERS, PAD, SUCCESS, TASK, Marker
-from components.language.tokenizer import Vocabulary
+from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.language.vocabulary.load_vocabulary import load_vocabulary
+from components.language.vocabulary.markers import MARKERS, PAD, SUCCESS, TASK, Marker
 
 TEXTS = [
     f"You put mug {i % 31} in cabinet {i % 7}.\nOn table 1 you see apple {i % 12}, <success> it's"
@@ -33,7 +34,7 @@ def make_foreign_tokenizer(directory):
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return Vocabulary.train(TEXTS, 420)
+    return CompactVocabulary.train(TEXTS, 420)
 
 
 @pytest.fixture(scope="module", params=["trained", "foreign"])
@@ -42,8 +43,8 @@ def any_vocabulary(request, tmp_path_factory):
     if request.param == "foreign":
         make_foreign_tokenizer(directory)
     else:
-        Vocabulary.train(TEXTS, 420).save(directory)
-    return Vocabulary.load(directory)
+        CompactVocabulary.train(TEXTS, 420).save(directory)
+    return load_vocabulary(directory, "compact")
 
 
 def test_text_that_spells_a_marker_stays_text(any_vocabulary):
@@ -74,7 +75,7 @@ def test_the_same_text_has_the_same_tokens_everywhere(any_vocabulary):
 
 
 def test_tokens_are_words_things_with_numbers_and_signs():
-    large = Vocabulary.train(TEXTS, 600)
+    large = CompactVocabulary.train(TEXTS, 600)
     assert len(large.encode(["cabinet 6"])) == 1
     tokens = [large.decode([index]) for index in large.encode(["put mug 12, apple 3. On 2024 you"])]
     assert tokens[:6] == ["put", "mug 12", ",", "apple 3", ".", "On"]
@@ -82,7 +83,7 @@ def test_tokens_are_words_things_with_numbers_and_signs():
 
 
 def test_training_is_deterministic_and_padding_has_id_0(vocabulary):
-    second_vocabulary = Vocabulary.train(iter(TEXTS), 420)
+    second_vocabulary = CompactVocabulary.train(iter(TEXTS), 420)
     assert json.loads(second_vocabulary.tokenizer.backend_tokenizer.to_str()) == json.loads(
         vocabulary.tokenizer.backend_tokenizer.to_str()
     )
@@ -92,20 +93,20 @@ def test_training_is_deterministic_and_padding_has_id_0(vocabulary):
 
 def test_saved_vocabulary_loads_equal(vocabulary, tmp_path):
     vocabulary.save(tmp_path)
-    loaded = Vocabulary.load(tmp_path)
+    loaded = load_vocabulary(tmp_path, "compact")
     assert (loaded.added, len(loaded)) == ([], len(vocabulary))
     assert loaded.encode([TASK, *TEXTS[:3]]) == vocabulary.encode([TASK, *TEXTS[:3]])
 
 
 def test_foreign_tokenizer_gets_the_missing_markers(tmp_path):
     make_foreign_tokenizer(tmp_path)
-    assert len(Vocabulary.load(tmp_path).added) == len(MARKERS) - 1
+    assert len(load_vocabulary(tmp_path, "compact").added) == len(MARKERS) - 1
 
 
 def test_errors_name_what_is_missing(tmp_path):
     with pytest.raises(DataError, match="no tokenizer.json.*dreamgym pretrain"):
-        Vocabulary.load(tmp_path)
+        load_vocabulary(tmp_path, "compact")
     with pytest.raises(DataError, match="no text"):
-        Vocabulary.train([], 400)
+        CompactVocabulary.train([], 400)
     with pytest.raises(ConfigError, match="backbone.vocabulary is 200"):
-        Vocabulary.train(TEXTS, 200)
+        CompactVocabulary.train(TEXTS, 200)

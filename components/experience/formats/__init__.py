@@ -1,0 +1,1 @@
+"""The text of an experience model in two formats, behind one interface."""

@@ -1,0 +1,1 @@
+"""Vocabularies: text and structure of prompts as token ids, in two formats (`compact`, `chat`)."""

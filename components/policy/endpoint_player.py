@@ -1,0 +1,120 @@
+"""Plays episodes with any language model behind an OpenAI-compatible endpoint, in the format `chat`.
+
+The model gets the same system turn and observations as a policy of ours (`formats/chat_agent.py`). Its
+replies stay in the conversation as they came. A reply without an action is sent to the world as one that it
+refuses. Nothing is trained: the endpoint gives text, not token ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from components.environments.protocol import NO_ACTION, Environment, Step
+from components.language.endpoint.chat_completions import Chat, UnansweredError
+from components.policy.formats.chat_agent import first_message, observation_message, parse_reply
+from components.records import REAL, Task, Trajectory, Transition
+
+Message = dict[str, str]
+
+
+@dataclass
+class EndpointEpisode:
+    """One episode of an endpoint's model.
+
+    Attributes:
+        trajectory: the transitions.
+        messages: the conversation: system, user and assistant turns.
+        thoughts: one per reply.
+        malformed: replies without an action.
+        cut: replies that ended at the limit of tokens.
+        failure: why the episode ended early: the world broke, or the endpoint refused the request; else "".
+    """
+
+    trajectory: Trajectory
+    messages: list[Message]
+    thoughts: list[str] = field(default_factory=list)
+    malformed: int = 0
+    cut: int = 0
+    failure: str = ""
+    done: bool = False
+
+
+def play_with_endpoint(
+    chat: Chat, world: Environment, tasks: Sequence[Task], *, system: str, max_steps: int, run_id: str = ""
+) -> list[EndpointEpisode]:
+    """Play each task once, all at the same time; `chat.config.concurrency` requests are made at once.
+
+    Args:
+        system: text of the system turn.
+        max_steps: step limit of an episode.
+        run_id: the run that plays, written into the transitions.
+
+    Raises:
+        EndpointError: the endpoint would refuse every request, or answers none.
+    """
+    states = world.reset(tasks)
+    episodes = [
+        EndpointEpisode(Trajectory(task), _opening(system, task, state))
+        for task, state in zip(tasks, states, strict=True)
+    ]
+    with ThreadPoolExecutor(chat.config.concurrency) as pool:
+        for _ in range(max_steps):
+            open_rows = [row for row, episode in enumerate(episodes) if not episode.done]
+            if not open_rows:
+                break
+            replies = pool.map(lambda row: _reply(chat, episodes[row]), open_rows)
+            actions = dict(zip(open_rows, replies, strict=True))
+            steps = world.step([actions.get(row) for row in range(len(tasks))])
+            for row, action in actions.items():
+                step = steps[row]
+                if action is not None and step is not None:
+                    _record(episodes[row], action, step, chat.config.model, run_id)
+    return episodes
+
+
+def _opening(system: str, task: Task, state: str) -> list[Message]:
+    first = {"role": "user", "content": first_message(task.instruction, state)}
+    return [{"role": "system", "content": system}, first] if system else [first]
+
+
+def _reply(chat: Chat, episode: EndpointEpisode) -> str | None:
+    """Ask for the next reply and return its action; None if the endpoint refuses this conversation."""
+    try:
+        reply = chat.reply(episode.messages)
+    except UnansweredError as error:
+        episode.failure, episode.done = str(error), True
+        return None
+    thought, action = parse_reply(reply.text)
+    episode.messages.append({"role": "assistant", "content": reply.text})
+    episode.thoughts.append(thought)
+    episode.cut += reply.cut
+    episode.malformed += not action
+    return action or NO_ACTION
+
+
+def _record(episode: EndpointEpisode, action: str, step: Step, model: str, run_id: str) -> None:
+    """Add one step to the episode, and show the model its state."""
+    if "failed" in step.info:
+        episode.failure, episode.done = str(step.info["failed"]) or "no reason given", True
+        return
+    history = episode.trajectory
+    transition = Transition(
+        task_id=history.task.id,
+        episode_id=f"endpoint/{history.task.id}",
+        step=len(history.steps),
+        state=history.states[-1],
+        action=action,
+        next_state=step.state,
+        reward=step.reward,
+        done=step.done,
+        reasoning="",
+        source=REAL,
+        behaviour="policy",
+        policy_version=model,
+        run_id=run_id,
+    )
+    episode.trajectory = Trajectory(history.task, (*history.steps, transition))
+    episode.messages.append({"role": "user", "content": observation_message(step.state)})
+    episode.done = step.done

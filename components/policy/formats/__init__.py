@@ -1,0 +1,1 @@
+"""The text of a policy in two formats, behind one interface."""

@@ -1,0 +1,114 @@
+"""Format `chat` of the policy: an episode is one conversation in a pretrained model's own template.
+
+    system     what world this is, which actions it has, and how to reply
+    user       Task: put a mug in desk
+               Observation: In the room: desk 1, fridge 1.
+    assistant  Thought: find a mug
+               Action: go to desk 1
+    user       Observation: At desk 1: mug 1.
+    assistant  ...
+
+The last line of a reply names the action; everything before it is the thought, a block of thinking included.
+Observations of several lines are indented from their second line on.
+
+Differs from the paper: its agent prompt (verl-agent's template) also lists the admissible actions. Ours does
+not, because a dream has no such list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from components.language.vocabulary.chat_vocabulary import ChatVocabulary
+from components.records import Task
+
+INSTRUCTIONS = (
+    "You act in this world to complete the user's task. Reply to each observation with two lines: Thought: "
+    "and what you think, then Action: and one action."
+)
+_ACTION = "Action: "
+_THOUGHT = "Thought: "
+
+
+def system_text(description: str, actions: str = "") -> str:
+    """The text of the system turn.
+
+    Args:
+        description: of the world.
+        actions: which actions there are.
+    """
+    return "\n".join(text for text in (description, actions, INSTRUCTIONS) if text)
+
+
+class ChatAgent:
+    """Prompts and replies of one policy (`AgentFormat`)."""
+
+    form = (
+        "a conversation in the model's chat template. First user message: Task:, Observation: ; later ones: "
+        "Observation: ; the model writes: Thought:, Action:"
+    )
+
+    def __init__(self, vocabulary: ChatVocabulary) -> None:
+        self.stop = vocabulary.stop_ids
+        self._vocabulary = vocabulary
+
+    def opening(self, task: Task) -> list[int]:
+        """See `AgentFormat`."""
+        return self._vocabulary.begin(first_message(task.instruction, task.initial_state))
+
+    def ask(self, task: Task) -> list[int]:
+        """See `AgentFormat`."""
+        return list(self._vocabulary.reply_start)
+
+    def reply(self, thought: str, action: str) -> list[int]:
+        """See `AgentFormat`."""
+        return self._vocabulary.reply(reply_text(thought, action))
+
+    def close(self, reply: Sequence[int]) -> list[int]:
+        """See `AgentFormat`: the token that ends a reply, unless it is there."""
+        end = self._vocabulary.end_id
+        return [] if reply and reply[-1] == end else [end]
+
+    def observation(self, state: str) -> list[int]:
+        """See `AgentFormat`."""
+        return self._vocabulary.user(observation_message(state))
+
+    def observation_parts(self, state: str) -> tuple[list[int], list[int]]:
+        """See `AgentFormat`."""
+        head = len(self._vocabulary.user("Observation:"))
+        tokens = self.observation(state)
+        return tokens[:head], tokens[head:]
+
+    def parse(self, tokens: Sequence[int]) -> tuple[str, str]:
+        """See `AgentFormat`."""
+        text = self._vocabulary.reply_text(tokens)
+        return parse_reply(text) if text is not None else (self._vocabulary.decode(tokens), "")
+
+
+def reply_text(thought: str, action: str) -> str:
+    """The reply with a thought and an action, each on a line of its own."""
+    lines = [_THOUGHT + " ".join(thought.split())] if thought else []
+    return "\n".join([*lines, _ACTION + " ".join(action.split())])
+
+
+def parse_reply(text: str) -> tuple[str, str]:
+    """(thought, action) of a reply; see `AgentFormat.parse`."""
+    before, _, last = text.strip().rpartition("\n")
+    action = last.removeprefix(_ACTION).strip()
+    if not last.startswith(_ACTION) or not action:
+        return text.strip(), ""
+    return before.strip().removeprefix(_THOUGHT).strip(), action
+
+
+def first_message(instruction: str, state: str) -> str:
+    """The text of the first user message: task and initial state."""
+    return "\n".join([_line("Task: ", instruction), observation_message(state)])
+
+
+def observation_message(state: str) -> str:
+    """The text of a user message that shows a state."""
+    return _line("Observation: ", state)
+
+
+def _line(word: str, text: str) -> str:
+    return word + text.replace("\n", "\n ")

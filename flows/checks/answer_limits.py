@@ -1,0 +1,74 @@
+"""Checks before a run that its token limits cut next to no recorded answer of either model.
+
+The same text takes more tokens in a pretrained model's vocabulary than in the small backbone's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from components.config import Config
+from components.environments.capabilities import Adapter
+from components.errors import ConfigError
+from components.experience.formats.choose import world_format
+from components.experience.formats.world_format import recorded_answer
+from components.language.vocabulary.vocabulary import Vocabulary
+from components.policy.formats.choose import agent_format
+from components.records import Trajectory
+
+MAX_CUT_SHARE = 0.001
+"""Largest share of recorded answers that a limit may cut."""
+HEADROOM = 1.1
+"""Proposed limit, relative to the longest answer that must fit."""
+SAMPLED_EPISODES = 200
+"""Episodes whose answers are counted, evenly spread; the teacher's thoughts take milliseconds a step."""
+
+
+def require_answer_limits(
+    config: Config,
+    adapter: Adapter,
+    *,
+    experience: tuple[Vocabulary, Sequence[Trajectory]],
+    policy: tuple[Vocabulary, Sequence[Trajectory]],
+) -> None:
+    """Raise ConfigError if a limit cuts more than `MAX_CUT_SHARE` of the answers that a model learns.
+
+    Args:
+        experience: vocabulary of the experience model, and the episodes that it learns.
+        policy: vocabulary of the policy, and the episodes that it clones.
+    """
+    vocabulary, episodes = experience
+    world = world_format(vocabulary, config.experience_model)
+    answers = [
+        len(world.answer(recorded_answer(step))) for episode in _sample(episodes) for step in episode.steps
+    ]
+    _require_limit("experience_model.max_new_tokens", config.experience_model.max_new_tokens, answers)
+    vocabulary, episodes = policy
+    agent = agent_format(vocabulary)
+    replies = [
+        len(agent.reply(adapter.think(episode.up_to(step.step), step.action), step.action))
+        for episode in _sample(episodes)
+        for step in episode.steps
+    ]
+    limits = {"dream": config.rl.dream, "real": config.rl.real, "baseline": config.rl.baseline}
+    for stage, settings in limits.items():
+        _require_limit(f"rl.{stage}.max_new_tokens", settings.max_new_tokens, replies)
+
+
+def _sample(episodes: Sequence[Trajectory]) -> Sequence[Trajectory]:
+    return episodes[:: max(1, len(episodes) // SAMPLED_EPISODES)]
+
+
+def _require_limit(key: str, limit: int, lengths: Sequence[int]) -> None:
+    """Raise ConfigError if more than `MAX_CUT_SHARE` of `lengths` exceed `limit`."""
+    cut = sum(length > limit for length in lengths)
+    if cut <= MAX_CUT_SHARE * len(lengths):
+        return
+    needed = sorted(lengths)[min(len(lengths) - 1, int((1 - MAX_CUT_SHARE) * len(lengths)))]
+    enough = 8 * -(-int(HEADROOM * needed) // 8)
+    raise ConfigError(
+        f"{key}={limit} would cut {cut / len(lengths):.1%} of the recorded answers: in this model's tokens "
+        f"the longest has {max(lengths)}.",
+        f"Expected a limit that cuts at most {MAX_CUT_SHARE:.1%}.",
+        f"Set {key}={enough}.",
+    )
