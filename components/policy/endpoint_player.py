@@ -29,7 +29,7 @@ class EndpointEpisode:
         thoughts: one per reply.
         malformed: replies without an action.
         cut: replies that ended at the limit of tokens.
-        failure: why the episode ended early: the world broke, or the endpoint refused the request; else "".
+        failure: why the episode ended early: the world broke, or the endpoint gave no answer; else "".
     """
 
     trajectory: Trajectory
@@ -42,17 +42,17 @@ class EndpointEpisode:
 
 
 def play_with_endpoint(
-    chat: Chat, world: Environment, tasks: Sequence[Task], *, system: str, max_steps: int, run_id: str = ""
+    chat: Chat, world: Environment, tasks: Sequence[Task], *, system: str, max_steps: int
 ) -> list[EndpointEpisode]:
     """Play each task once, all at the same time; `chat.config.concurrency` requests are made at once.
 
     Args:
         system: text of the system turn.
         max_steps: step limit of an episode.
-        run_id: the run that plays, written into the transitions.
 
     Raises:
-        EndpointError: the endpoint would refuse every request, or answers none.
+        EndpointError: the endpoint would refuse every request, or does not answer the very first one. That is
+            made alone: otherwise an endpoint that is down would be retried for each task.
     """
     states = world.reset(tasks)
     episodes = [
@@ -60,17 +60,19 @@ def play_with_endpoint(
         for task, state in zip(tasks, states, strict=True)
     ]
     with ThreadPoolExecutor(chat.config.concurrency) as pool:
-        for _ in range(max_steps):
+        for number in range(max_steps):
             open_rows = [row for row, episode in enumerate(episodes) if not episode.done]
             if not open_rows:
                 break
-            replies = pool.map(lambda row: _reply(chat, episodes[row]), open_rows)
-            actions = dict(zip(open_rows, replies, strict=True))
+            actions: dict[int, str | None] = {0: _ask(chat, episodes[0])} if number == 0 else {}
+            rest = [row for row in open_rows if row not in actions]
+            replies = pool.map(lambda row: _reply(chat, episodes[row]), rest)
+            actions |= dict(zip(rest, replies, strict=True))
             steps = world.step([actions.get(row) for row in range(len(tasks))])
             for row, action in actions.items():
                 step = steps[row]
                 if action is not None and step is not None:
-                    _record(episodes[row], action, step, chat.config.model, run_id)
+                    _record(episodes[row], action, step, chat.config.model)
     return episodes
 
 
@@ -80,12 +82,17 @@ def _opening(system: str, task: Task, state: str) -> list[Message]:
 
 
 def _reply(chat: Chat, episode: EndpointEpisode) -> str | None:
-    """Ask for the next reply and return its action; None if the endpoint refuses this conversation."""
+    """`_ask`; None, and the episode is over, if this conversation gets no answer."""
     try:
-        reply = chat.reply(episode.messages)
+        return _ask(chat, episode)
     except UnansweredError as error:
         episode.failure, episode.done = str(error), True
         return None
+
+
+def _ask(chat: Chat, episode: EndpointEpisode) -> str:
+    """Ask for the next reply and return its action. Raises UnansweredError if there is no answer."""
+    reply = chat.reply(episode.messages)
     thought, action = parse_reply(reply.text)
     episode.messages.append({"role": "assistant", "content": reply.text})
     episode.thoughts.append(thought)
@@ -94,7 +101,7 @@ def _reply(chat: Chat, episode: EndpointEpisode) -> str | None:
     return action or NO_ACTION
 
 
-def _record(episode: EndpointEpisode, action: str, step: Step, model: str, run_id: str) -> None:
+def _record(episode: EndpointEpisode, action: str, step: Step, model: str) -> None:
     """Add one step to the episode, and show the model its state."""
     if "failed" in step.info:
         episode.failure, episode.done = str(step.info["failed"]) or "no reason given", True
@@ -113,7 +120,6 @@ def _record(episode: EndpointEpisode, action: str, step: Step, model: str, run_i
         source=REAL,
         behaviour="policy",
         policy_version=model,
-        run_id=run_id,
     )
     episode.trajectory = Trajectory(history.task, (*history.steps, transition))
     episode.messages.append({"role": "user", "content": observation_message(step.state)})

@@ -15,6 +15,7 @@ from prefect import flow, get_run_logger
 
 from components.config import Config
 from components.environments import make_adapter
+from components.environments.retry import play_whole
 from components.errors import ConfigError
 from components.evaluation.metrics.intervals import Estimate, exact_value, proportion
 from components.language.endpoint.chat_completions import Chat
@@ -48,7 +49,8 @@ def score_endpoint(config: Config, root: Path, split: str = VALIDATION) -> Score
     """Play each held-out game once with the model at `endpoint`, and record the result in MLflow.
 
     Raises:
-        EndpointError: the endpoint would refuse every request, or answers none.
+        EndpointError: the endpoint would refuse every request, or does not answer.
+        EnvironmentFailure: an episode broke in each of several tries (`retry.TRIES`).
         DataError: the tasks or data.dvc are missing.
     """
     version = data_hash(root)
@@ -81,27 +83,32 @@ def score_endpoint(config: Config, root: Path, split: str = VALIDATION) -> Score
 
 def _play(config: Config, chat: Chat, tasks: list[Task]) -> tuple[list[EndpointEpisode], int]:
     """Return the episodes and the number of real steps."""
-    episodes: list[EndpointEpisode] = []
     with closing(make_adapter(config.environment).open()) as world:
-        for start in range(0, len(tasks), ROWS):
-            episodes += play_with_endpoint(
-                chat,
-                world,
-                tasks[start : start + ROWS],
-                system=policy_system(config),
-                max_steps=config.environment.max_steps,
-            )
+
+        def play(places: list[int], _: int) -> tuple[dict[int, EndpointEpisode], dict[int, str]]:
+            played: list[EndpointEpisode] = []
+            for start in range(0, len(places), ROWS):
+                batch = [tasks[place] for place in places[start : start + ROWS]]
+                max_steps = config.environment.max_steps
+                played += play_with_endpoint(
+                    chat, world, batch, system=policy_system(config), max_steps=max_steps
+                )
+            by_place = dict(zip(places, played, strict=True))
+            failures = {place: episode.failure for place, episode in by_place.items() if episode.failure}
+            return {p: episode for p, episode in by_place.items() if p not in failures}, failures
+
+        names = {place: task.id for place, task in enumerate(tasks)}
+        expected = "An episode that was not played is neither a success nor a failure."
+        episodes = list(play_whole(names, play, "episodes", expected).values())
         return episodes, world.interactions
 
 
 def endpoint_metrics(episodes: list[EndpointEpisode], confidence: float) -> dict[str, Estimate]:
-    """Return success, and how often replies held no action, were cut, or did not come."""
+    """Return success, and how often replies held no action or were cut."""
     replies = sum(len(episode.thoughts) for episode in episodes)
     won = sum(episode.trajectory.success for episode in episodes)
-    failed = sum(bool(episode.failure) for episode in episodes)
     return {
         "evaluate/success_rate": proportion(won, len(episodes), confidence),
         "evaluate/malformed_replies": proportion(sum(e.malformed for e in episodes), max(1, replies)),
         "evaluate/cut_replies": proportion(sum(e.cut for e in episodes), max(1, replies)),
-        "evaluate/broken_episodes": proportion(failed, len(episodes)),
     }

@@ -95,6 +95,13 @@ def test_a_conversation_that_the_endpoint_refuses_ends_alone():
     assert episodes[2].failure == "the engine is gone"
 
 
+def test_an_endpoint_that_is_down_is_an_error_and_no_lost_game():
+    with ChatServer(Reply(status=503, body="starting")) as server:
+        with pytest.raises(EndpointError, match="gave no answer in 3 tries.*HTTP 503"):
+            play(server, Desk())
+        assert len(server.requests) == 3, "the first request alone, and its retries"
+
+
 def test_a_wrong_key_ends_the_evaluation():
     with ChatServer(Reply(status=401, body="no")) as server, pytest.raises(EndpointError, match="HTTP 401"):
         play(server, Desk())

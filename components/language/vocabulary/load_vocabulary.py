@@ -13,6 +13,7 @@ from components.errors import DataError
 from components.files import read_text
 from components.language.vocabulary.chat_vocabulary import ChatVocabulary
 from components.language.vocabulary.compact_vocabulary import CompactVocabulary
+from components.language.vocabulary.markers import MARKERS
 from components.language.vocabulary.vocabulary import CARD_FILE, Vocabulary, require_fast
 
 
@@ -28,7 +29,8 @@ def load_vocabulary(
         system: text of the system turn, for a model whose card has none.
 
     Raises:
-        DataError: there is no tokenizer, it cannot be read, or the card names another format.
+        DataError: there is no tokenizer, it cannot be read, the card names another format, or an earlier
+            version trained the model with markers inside its chat template.
         ConfigError: the chat template cannot be used.
     """
     path = Path(directory)
@@ -59,6 +61,12 @@ def load_vocabulary(
             f"Set backbone.format={trained}, or name the model that it was made from.",
         )
     require_fast(tokenizer)
+    if not card and tokenizer.chat_template and tokenizer.get_vocab().keys() >= set(map(str, MARKERS)):
+        raise DataError(
+            f"The model in {directory} is of an earlier version, with markers inside its chat template.",
+            "Expected one of the formats compact and chat.",
+            "Train it again from the model that it was made from.",
+        )
     chosen = trained or ("chat" if text_format == "auto" and tokenizer.chat_template else text_format)
     if chosen == "chat":
         return ChatVocabulary(tokenizer, str(card.get("system") or system))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +16,7 @@ CARD_FILE = "dreamgym.json"
 """File in a model's directory that names its text format."""
 
 
-class Vocabulary:
+class Vocabulary(ABC):
     """A fast Hugging Face tokenizer and the ids of a model that uses it.
 
     Attributes:
@@ -43,17 +44,17 @@ class Vocabulary:
         return self.ids[-1] + 1
 
     @property
+    @abstractmethod
     def pad_id(self) -> int:
         """The id that fills the rows of a batch; it is never read."""
-        raise NotImplementedError
 
     def unknown_ids(self, rows: int) -> list[int]:
         """The ids below `rows` that stand for no token: padding of the embeddings, and holes."""
         return sorted(set(range(rows)) - set(self.ids))
 
+    @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
         """`ids` as one text for people, special tokens included."""
-        raise NotImplementedError
 
     def card(self) -> dict[str, Any]:
         """What `CARD_FILE` holds of this vocabulary."""

@@ -202,6 +202,15 @@ def test_the_format_of_a_model_without_a_card_follows_its_template(checkpoint, t
     assert load_vocabulary(tmp_path / "saved").format == "compact"
 
 
+def test_a_model_of_an_earlier_version_with_markers_in_its_chat_is_refused(checkpoint, tmp_path):
+    model, vocabulary = load_backbone(checkpoint(CHATML), text_format="compact")
+    save_model(model, vocabulary, tmp_path / "earlier")
+    (tmp_path / "earlier" / "dreamgym.json").unlink()
+    (tmp_path / "earlier" / "chat_template.jinja").write_text(CHATML)
+    with pytest.raises(DataError, match="earlier version, with markers inside its chat template.*again"):
+        load_vocabulary(tmp_path / "earlier")
+
+
 @pytest.mark.parametrize("text", ["[]", '{"format": "prose"}', "{"])
 def test_an_unreadable_card_is_refused(checkpoint, text):
     base = checkpoint(CHATML)

@@ -96,12 +96,12 @@ def test_a_reply_with_a_turn_inside_has_no_action(agent, vocabulary):
 def test_a_hostile_text_begins_no_turn_and_no_line_of_the_form(agent, vocabulary, text):
     control = set(vocabulary.tokenizer.added_tokens_decoder)
 
-    def said(words):
+    def rendered_words(words):
         task = make_task(instruction=words, initial_state=words)
         return agent.opening(task) + agent.ask(task) + agent.reply(words, words) + agent.observation(words)
 
-    tokens = said(text)
-    assert [t for t in tokens if t in control] == [t for t in said("a") if t in control]
+    tokens = rendered_words(text)
+    assert [t for t in tokens if t in control] == [t for t in rendered_words("a") if t in control]
     assert tokens.count(vocabulary.end_id) == 3  # of the system, the user and the reply
     lines = vocabulary.decode(tokens).split("\n")
     forms = ("Task:", "Observation:", "Thought:", "Action:")
