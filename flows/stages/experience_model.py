@@ -116,9 +116,9 @@ def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
         )
     save_model(merge_lora(model), vocabulary, work / "model")
     save_prompt_form(work / "model", settings)
-    (work / "checkpoint.pt").unlink(missing_ok=True)
     fidelity_episodes = read_episodes(run, "fidelity", inputs["fidelity"])
     outcome = _measure_fidelity(config, work, buffer, fidelity_episodes)
+    (work / "checkpoint.pt").unlink(missing_ok=True)  # until here, a run that is killed need not train again
     outcome.metrics |= recall_metrics(buffer, fidelity_episodes)
     buffer.close()
     outcome.metrics |= {

@@ -19,13 +19,13 @@ import time
 
 import httpx
 import pytest
+import torch
 from prefect_server import shared_server
 from small_job import ANYHOW, SMALL, command_of, environment_of, log_of, make_clone, numbers, run
 
 KILLS = int(os.environ.get("DREAMGYM_KILLS", "20"))
 IN_FINE_TUNING = max(1, KILLS // 5)
 """How many of the kills fall between two checkpoints of fine-tuning; the others fall anywhere."""
-MANY_CHECKPOINTS = "experience_model.checkpoint_every=2"
 AFTER = ("sim_to_real", "evaluate")
 """The stages that the default kill makes anew."""
 
@@ -65,11 +65,23 @@ def test_a_run_killed_at_a_checkpoint_of_real_rl_resumes_to_the_same_numbers(fin
     assert sorted(log_of(clone)) == sorted(log_of(finished.kept)), "no transition lost, none twice"
 
 
+def make_clone_with_many_checkpoints(place):
+    """A clone whose fine-tuning saves a checkpoint every two updates."""
+    clone = make_clone(place)
+    file = clone / "components" / "config" / "experience_model_config.py"
+    code = file.read_text()
+    changed = code.replace("checkpoint_every: ClassVar[int] = 200", "checkpoint_every: ClassVar[int] = 2")
+    assert changed != code
+    file.write_text(changed)
+    subprocess.run(["git", "commit", "-qam", "Many checkpoints"], cwd=clone, check=True)
+    return clone
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """An uninterrupted run: its clone, its numbers, its seconds."""
-    clone = make_clone(tmp_path_factory.mktemp("whole") / "clone")
-    code, output, seconds = run(clone, *ANYHOW, MANY_CHECKPOINTS, own_server=True)
+    clone = make_clone_with_many_checkpoints(tmp_path_factory.mktemp("whole") / "clone")
+    code, output, seconds = run(clone, *ANYHOW, own_server=True)
     assert code == 0, output
     return numbers(clone), log_of(clone), seconds
 
@@ -79,8 +91,8 @@ def killed(tmp_path):
     """A function that starts the run in a clone, waits, kills it, and returns the clone."""
 
     def kill(wait):
-        clone = make_clone(tmp_path / "clone")
-        command = command_of("retrain", *SMALL, *ANYHOW, MANY_CHECKPOINTS)
+        clone = make_clone_with_many_checkpoints(tmp_path / "clone")
+        command = command_of("retrain", *SMALL, *ANYHOW)
         environment = environment_of(clone)
         with (tmp_path / "log").open("wb") as output:
             child = subprocess.Popen(
@@ -106,7 +118,7 @@ def go_on(clone, undisturbed):
         not begun
         or json.loads((clone / "runs" / "latest" / "manifest.json").read_text())["status"] != "finished"
     ):
-        more = () if begun else (*ANYHOW, MANY_CHECKPOINTS)
+        more = () if begun else ANYHOW
         verb = ("resume",) if begun else ("retrain",)
         code, said, _ = run(clone, *more, verb=verb, small=not begun, own_server=True)
         assert code == 0, said
@@ -148,4 +160,20 @@ def test_a_run_killed_between_two_checkpoints_of_fine_tuning_resumes_to_the_same
     assert list((clone / ".dreamgym" / "stages").glob("experience_model-*.partial/checkpoint.pt")), (
         "in fine-tuning"
     )
+    assert "from checkpoint.pt" in go_on(clone, undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_run_killed_while_fidelity_is_measured_does_not_train_again(undisturbed, killed):
+    def wait(clone, child):
+        """Wait until the fine-tuned model was saved."""
+        while not list((clone / ".dreamgym" / "stages").glob("experience_model-*.partial/model/*.json")):
+            assert child.poll() is None
+            time.sleep(0.01)
+
+    clone = killed(wait)
+    (work,) = (clone / ".dreamgym" / "stages").glob("experience_model-*.partial")
+    trained = torch.load(work / "checkpoint.pt")["record"]["tokens"]
+    assert trained == undisturbed[0]["experience_model/tokens"]["value"], "the whole training"
     assert "from checkpoint.pt" in go_on(clone, undisturbed)

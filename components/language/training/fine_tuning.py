@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ from components.language.training.training_run import (
     TrainingRun,
 )
 
+CHECKPOINT_SECONDS = 600.0
+"""Longest time between two checkpoints, if an update does not take longer."""
 OnStep = Callable[[int, int, float], None]
 """Called after each update with its step (counted from 1), the tokens so far and the loss (nats a token)."""
 OnFigures = Callable[[int, Mapping[str, float]], None]
@@ -65,8 +68,9 @@ def supervised_finetune(
     Args:
         epochs: passes over the examples; a fraction is a fraction of their tokens.
         total_tokens: length of the run in tokens, instead of `epochs`.
-        checkpoint: the state is saved to this file every `checkpoint_every` steps and at the end. A file that
-            is already there is resumed from. The caller may delete it once the model is saved.
+        checkpoint: the state is saved to this file every `checkpoint_every` steps, after `CHECKPOINT_SECONDS`
+            at the latest, and at the end. A file that is already there is resumed from. The caller may delete
+            it once nothing is left to do that would need the training again.
 
     Raises:
         TrainingError: there is nothing to learn from, the loss is not finite or jumped and did not come
@@ -98,11 +102,16 @@ class _Observer:
     checkpoint_every: int = 0
     on_step: OnStep | None = None
     on_figures: OnFigures | None = None
+    _saved_at: float = field(default_factory=time.monotonic)
 
     def after_update(self, run: TrainingRun, loss: float) -> None:
         """Save if a checkpoint is due, then report."""
-        if self.checkpoint is not None and run.record.steps % self.checkpoint_every == 0:
+        waited = time.monotonic() - self._saved_at
+        if self.checkpoint is not None and (
+            run.record.steps % self.checkpoint_every == 0 or waited >= CHECKPOINT_SECONDS
+        ):
             save_checkpoint(self.checkpoint, run.state_dict())
+            self._saved_at = time.monotonic()
         if self.on_step is not None:
             self.on_step(run.record.steps, run.record.tokens, loss)
         if self.on_figures is not None:

@@ -10,6 +10,7 @@ from components.config import BackboneConfig, LoraConfig
 from components.errors import TrainingError
 from components.language.adapters import add_lora
 from components.language.backbone import build_backbone
+from components.language.training import fine_tuning
 from components.language.training.examples import Example, Segment, collate
 from components.language.training.fine_tuning import supervised_finetune
 from components.language.training.token_scores import token_logprobs
@@ -163,6 +164,21 @@ def test_a_stopped_run_resumes_to_the_same_weights(tmp_path, rank, optimizer):
     assert record.losses == expected.losses
     with pytest.raises(TrainingError, match="of another training.*Delete"):
         supervised_finetune(fresh(), EXAMPLES[1:], checkpoint=path, **settings)
+
+
+def test_a_checkpoint_is_saved_when_the_time_is_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(fine_tuning, "CHECKPOINT_SECONDS", 0.0)
+
+    def stop(step, tokens, loss):
+        if step == 3:
+            raise KeyboardInterrupt
+
+    settings = {**SETTINGS, "epochs": 3, "checkpoint_every": 1000, "checkpoint": tmp_path / "training.pt"}
+    with pytest.raises(KeyboardInterrupt):
+        supervised_finetune(make_model(), EXAMPLES, on_step=stop, **settings)
+    steps = []
+    supervised_finetune(make_model(), EXAMPLES, on_step=lambda step, *_: steps.append(step), **settings)
+    assert steps[0] == 4
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path):
