@@ -6,6 +6,7 @@ algorithm is one file: its module docstring says what it computes and how it dev
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -104,7 +105,7 @@ class LossInputs:
         )
 
 
-class Algorithm:
+class Algorithm(ABC):
     """Base of all algorithms. Methods that most algorithms do not need have a default."""
 
     needs_hidden: ClassVar[bool] = False
@@ -114,32 +115,32 @@ class Algorithm:
     figures: tuple[str, ...] = ()
     """Names of the figures that `loss` returns."""
 
-    def start(self, policy: Policy, config: RLConfig) -> None:
+    def start(self, policy: Policy, config: RLConfig) -> None:  # noqa: B027 - most need none
         """Prepare for training; called once, with the initial policy, before the first iteration."""
 
     def acting_policy(self, policy: Policy, iteration: int) -> Policy:
         """Return the policy that plays an iteration's rollouts; `policy` itself if training is on-policy."""
         return policy
 
+    @abstractmethod
     def training_samples(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[TrainingSample]:
         """Return the samples of an iteration.
 
         Args:
             groups: rollouts of one task each; a group may be empty.
         """
-        raise NotImplementedError
 
     def prepare_update(self, samples: list[TrainingSample]) -> list[TrainingSample]:
         """Return the samples with further targets; called before the update, with the threads of training."""
         return samples
 
+    @abstractmethod
     def token_weights(self, samples: Sequence[TrainingSample]) -> list[float]:
         """Return the weight of each token in the step's mean, one value per sample."""
-        raise NotImplementedError
 
+    @abstractmethod
     def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, float]]:
         """Return these tokens' part of the step's loss, and their part of the figures by name."""
-        raise NotImplementedError
 
     def parameters(self) -> list[torch.nn.Parameter]:
         """Return further weights to train that belong to the algorithm, such as a value head."""
@@ -153,5 +154,5 @@ class Algorithm:
         """Return the state that must survive a crash: plain values and tensors."""
         return {}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - most have none
         """Continue from `state`."""
