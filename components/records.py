@@ -50,7 +50,8 @@ class Transition:
     The history is the trajectory before the step. `step` counts from 0 in its episode. `reward` is the
     outcome: 1.0 at the final step of a success, else 0.0. `done` is True only if the environment ended the
     episode, not if the step limit did. `source` is `real` or `synthetic`. `behaviour` says who acted: expert,
-    noisy, near_miss, random or policy.
+    noisy, near_miss, random or policy. `thought` is what the behaviour itself wrote before the action; empty
+    where it wrote nothing.
     """
 
     task_id: str
@@ -66,6 +67,7 @@ class Transition:
     behaviour: str = ""
     policy_version: str = ""
     run_id: str = ""
+    thought: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,10 @@ class Trajectory:
     def up_to(self, step: int) -> Trajectory:
         """The history before `step`: the trajectory with its first `step` transitions."""
         return replace(self, steps=self.steps[:step])
+
+    def with_step(self, step: Transition) -> Trajectory:
+        """The trajectory with one more transition."""
+        return replace(self, steps=(*self.steps, step))
 
 
 def is_text(value: object) -> bool:

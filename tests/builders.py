@@ -60,6 +60,12 @@ def make_episode(task: Task, *steps: tuple[str, str], won: bool = False, episode
     return Trajectory(task, tuple(transitions))
 
 
+def with_thoughts(episode: Trajectory, *thoughts: str) -> Trajectory:
+    """The episode with one thought per step."""
+    pairs = zip(episode.steps, thoughts, strict=True)
+    return replace(episode, steps=tuple(replace(step, thought=thought) for step, thought in pairs))
+
+
 def make_model(
     *,
     seed: int = 1,

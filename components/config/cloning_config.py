@@ -15,7 +15,7 @@ class CloningConfig(Section):
     demonstrations: int = Field(
         100, ge=1, description="Episodes to clone: the first ones of the behaviours below."
     )
-    behaviours: list[Literal["expert", "noisy", "near_miss", "random"]] = Field(
+    behaviours: list[Literal["expert", "noisy", "near_miss", "random", "policy"]] = Field(
         ["expert"],
         min_length=1,
         description="Behaviours to clone: the successful episodes of an expert, all episodes of the "

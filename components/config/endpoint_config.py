@@ -54,6 +54,11 @@ class EndpointConfig(Section):
     json_mode: bool = Field(
         True, description="Request `response_format: json_object`; false for endpoints that refuse it."
     )
+    admissible: bool = Field(
+        False,
+        description="List the admissible actions in each message to an agent, as the paper's prompt does. "
+        "Policies of this project never see such a list, because a dream has none.",
+    )
     concurrency: int = Field(4, ge=1, description="Concurrent requests.")
 
     @model_validator(mode="after")

@@ -36,7 +36,13 @@ class ExperienceModelConfig(Section):
         description="Sampling weight of near-miss episodes relative to the others; 1: all episodes "
         "equally often (our choice).",
     )
-    behaviours: list[Literal["expert", "noisy", "near_miss", "random"]] = Field(
+    outcome_weight: float = Field(
+        1.0,
+        gt=0,
+        description="Weight in the loss of the tokens of reward and end of the episode; a reward comes once "
+        "in an episode, so with 1 the states outweigh it (our choice).",
+    )
+    behaviours: list[Literal["expert", "noisy", "near_miss", "random", "policy"]] = Field(
         default_factory=list,
         description="Behaviours whose offline episodes are trained on and retrieved (ablation); empty: all.",
     )

@@ -21,8 +21,6 @@ from components.environments.text_world.phrases import IS, SAYS, phrase_fact, ph
 from components.errors import EnvironmentFailure
 from components.records import Task, Trajectory
 
-DEFAULT_THOUGHT = "go on"
-
 
 @runtime_checkable
 class Description(Protocol):
@@ -42,25 +40,22 @@ class Description(Protocol):
 
 
 @runtime_checkable
-class Thoughts(Protocol):
-    """Thoughts of an agent before it acts, for cloning.
+class Reflection(Protocol):
+    """Why an expert's action is better than others, for Early Experience (`cloning.early_experience`).
 
-    Buys: the agent learns to search and to compare before it acts. Default: the same words before each
-    action, so it learns neither.
+    Buys: the reflection says what is wrong with the alternatives. Default: it names the states that they led
+    to.
     """
 
-    def think(self, trajectory: Trajectory, action: str) -> str:
-        """Return the thought that leads to `action` after `trajectory`."""
-        return DEFAULT_THOUGHT
-
-    def reflect(self, trajectory: Trajectory, action: str, alternatives: Sequence[tuple[str, str]]) -> str:
-        """Return the thought that leads to `action`, compared with what its alternatives led to.
+    def reflect(self, trajectory: Trajectory, alternatives: Sequence[tuple[str, str]], thought: str) -> str:
+        """Return the expert's `thought` after `trajectory`, behind what its alternatives led to.
 
         Args:
             alternatives: (action, next state) of actions that were really executed from there.
+            thought: what the expert wrote before its action; may be empty.
         """
-        outcomes = [f"{other} would give: {state}" for other, state in alternatives]
-        return ". ".join([*outcomes, self.think(trajectory, action)])
+        outcomes = [f"{action} would give: {state}" for action, state in alternatives]
+        return ". ".join([*outcomes, *([thought] if thought else [])])
 
 
 @runtime_checkable
@@ -275,7 +270,7 @@ class Grounding(Protocol):
 @runtime_checkable
 class Adapter(
     Description,
-    Thoughts,
+    Reflection,
     Reasoning,
     Facts,
     Coherence,

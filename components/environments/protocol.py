@@ -20,7 +20,10 @@ NO_ACTION = "?"
 """The action sent to a world where an agent's reply holds none. Every world refuses it."""
 
 Behaviour = Callable[[Trajectory, Sequence[str]], tuple[str, str]]
-"""A behaviour policy for offline data: (trajectory so far, admissible actions) -> (thought, action)."""
+"""A behaviour policy for offline data: (trajectory so far, admissible actions) -> (thought, action).
+
+The thought is the one that led to this action, "" if none did: an action at random has none.
+"""
 
 
 @dataclass(frozen=True)

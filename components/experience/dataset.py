@@ -118,7 +118,15 @@ def transition_examples(
     for trajectory in trajectories:
         queries = [(step.state, step.action) for step in trajectory.steps]
         demonstrations = buffer.retrieve(queries, [own(step.task_id) for step in trajectory.steps])
-        examples.append(render_trajectory(text, trajectory, demonstrations, history=config.history))
+        examples.append(
+            render_trajectory(
+                text,
+                trajectory,
+                demonstrations,
+                history=config.history,
+                outcome_weight=config.outcome_weight,
+            )
+        )
     return examples
 
 

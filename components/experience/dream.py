@@ -9,7 +9,6 @@ marked `unparsable` so that it never enters the buffer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from components.environments.protocol import Step
 from components.experience.decoding.prediction_batch import PredictionBatch, Query
@@ -179,6 +178,6 @@ class Dream:
             answer.reward,
             answer.done,
         )
-        self._episodes[row] = replace(episode, steps=(*episode.steps, transition))
+        self._episodes[row] = episode.with_step(transition)
         info = {"reasoning": answer.reasoning, "demonstrations": query.demonstrations}
         return Step(answer.state, answer.reward, answer.done, info)

@@ -32,6 +32,7 @@ from components.experience.decoding.hidden_state import sample_accepted_premises
 from components.experience.decoding.prediction_batch import PredictionBatch
 from components.experience.formats.choose import world_format
 from components.files import read_text
+from components.language.adapters import merge_lora
 from components.language.backbone import load_backbone
 from components.language.compute import Compute
 from components.language.engines.kept_cache import KeptCacheEngine
@@ -110,6 +111,8 @@ class ExperienceModel:
         """
         _require_prompt_form(directory, config)
         model, vocabulary = load_backbone(directory, compute.device)
+        if compute.precision == "fp32":
+            model = merge_lora(model)  # the same function, decoded faster
         return cls(compute.for_decoding(model), vocabulary, config, seed=seed, grounded=grounded)
 
     @property

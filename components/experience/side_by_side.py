@@ -156,7 +156,7 @@ def _with_step(trajectory: Trajectory, action: str, step: Step) -> Trajectory:
         step.reward,
         step.done,
     )
-    return replace(trajectory, steps=(*trajectory.steps, transition))
+    return trajectory.with_step(transition)
 
 
 @dataclass(frozen=True)

@@ -112,10 +112,10 @@ def _judge_batch(
 
 def judge_answer(adapter: Adapter, history: Trajectory, real: Transition, answer: Answer | None) -> Judgement:
     """Compare one answer with the real transition that followed `history`."""
-    truth = adapter.facts(_with_step(history, real))
+    truth = adapter.facts(history.with_step(real))
     facts_before = adapter.facts(history)
     predicted = answer.state if answer else ""
-    claims = adapter.facts(_with_step(history, replace(real, next_state=predicted))) if answer else set()
+    claims = adapter.facts(history.with_step(replace(real, next_state=predicted))) if answer else set()
     contradicted = [claim for claim in claims if adapter.contradicts(claim, truth)]
     sure_kinds = _single_valued_kinds(facts_before) & _single_valued_kinds(truth)
     return Judgement(
@@ -140,10 +140,6 @@ def judge_answer(adapter: Adapter, history: Trajectory, real: Transition, answer
         same_event=_events(claims) == _events(truth),
         contradicted_sure=sum(claim[0] in sure_kinds for claim in contradicted),
     )
-
-
-def _with_step(history: Trajectory, step: Transition) -> Trajectory:
-    return Trajectory(history.task, (*history.steps, step))
 
 
 def _count_state_facts(facts: set[Fact]) -> int:

@@ -31,7 +31,7 @@ from transformers import (
 from components.config import BackboneConfig, TextFormat
 from components.errors import ConfigError, DataError
 from components.language import transformers_setup as transformers_setup  # turns off the progress bars
-from components.language.adapters import merge_lora
+from components.language.adapters import ADAPTER, base_of, load_adapters, merge_lora, save_adapters
 from components.language.checkpoint_files.model_size import plausible_size, require_memory
 from components.language.checkpoint_files.weight_checks import (
     list_names,
@@ -119,8 +119,10 @@ def _require_even_heads(config: BackboneConfig) -> None:
 
 def load_backbone(
     path: Path | str, device: str = "cpu", *, text_format: TextFormat = "auto", system: str = ""
-) -> tuple[PreTrainedModel, Vocabulary]:
+) -> tuple[Any, Vocabulary]:
     """The causal language model (fp32, evaluation mode) and the vocabulary of a directory or a hub name.
+
+    It is a `PreTrainedModel`, or a `PeftModel` where `save_model` saved one: its adapters are frozen.
 
     In format compact, markers that the tokenizer lacks are added, and the embeddings grow to fit, with the
     same new rows at every load. Ids that the model has rows for and the tokenizer does not know are never
@@ -159,6 +161,8 @@ def load_backbone(
     if isinstance(vocabulary, CompactVocabulary):
         fit_rows(model, vocabulary)
     set_unknown_ids(model, vocabulary.unknown_ids(head_rows(model)))
+    if (directory / ADAPTER).is_dir():
+        model = load_adapters(model, directory / ADAPTER)
     return model.to(device).eval(), vocabulary
 
 
@@ -247,16 +251,19 @@ def save_model(
     The files are written next to the directory and renamed, so that a crash leaves no half-written model.
 
     Args:
-        model: adapters are merged into what is written; `model` itself does not change.
+        model: adapters are written to a directory of their own, next to the weights that they adapt.
         vocabulary: written as tokenizer files.
         directory: created, or replaced.
-        dtype: store the weights in another precision, for example torch.float16 for half the size.
+        dtype: merge adapters, and store the weights in this precision, for example torch.float16 for half
+            the size.
     """
     target = Path(directory)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         _writable_model(model, dtype).save_pretrained(str(temporary))
+        if isinstance(model, PeftModel) and dtype is None:
+            save_adapters(model, temporary / ADAPTER)
         vocabulary.save(temporary)
         temporary.chmod(0o755)
         _replace_directory(temporary, target)
@@ -265,16 +272,18 @@ def save_model(
 
 
 def _writable_model(model: PreTrainedModel | PeftModel, dtype: torch.dtype | None) -> PreTrainedModel:
-    """`model` itself if it can be written as it is, otherwise a merged or converted copy."""
-    if dtype is None and not isinstance(model, PeftModel):
-        return model
+    """The weights to be written: without adapters as they are, or merged and converted in a copy."""
+    if dtype is None:
+        return base_of(model) if isinstance(model, PeftModel) else model
     copied: Any = merge_lora(copy.deepcopy(model))
-    return copied.to(dtype) if dtype is not None else copied
+    return copied.to(dtype)
 
 
 def _replace_directory(temporary: Path, target: Path) -> None:
     """Flush the files of `temporary` to the disk, then rename it to `target`."""
-    for file in temporary.iterdir():
+    for file in temporary.rglob("*"):
+        if file.is_dir():
+            continue
         file.chmod(0o644)
         descriptor = os.open(file, os.O_RDONLY)
         os.fsync(descriptor)

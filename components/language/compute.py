@@ -1,8 +1,9 @@
 """Device, precision and gradient checkpointing of a run's models.
 
-In bf16 the trained weights stay fp32. Only the matrix products of a training pass are rounded (autocast), and
-decoding uses a copy with bf16 weights. Buffers keep their precision: rotary frequencies in bf16 would be
-wrong by whole turns after some hundred tokens. The default is fp32 on a CPU, which is repeatable to the bit.
+In bf16 the trained weights stay fp32; the frozen ones under adapters are bf16. Only the matrix products of a
+training pass are rounded (autocast), and decoding uses a copy with bf16 weights. Buffers keep their
+precision: rotary frequencies in bf16 would be wrong by whole turns after some hundred tokens. The default is
+fp32 on a CPU, which is repeatable to the bit.
 """
 
 from __future__ import annotations
@@ -41,9 +42,18 @@ class Compute:
     def for_decoding(self, model: Any) -> Any:
         """`model` itself in fp32; in bf16 a converted copy of its current weights.
 
-        Adapters stay adapters: merged into bf16 weights, a small update would be rounded away.
+        Adapters stay adapters: merged into bf16 weights, a small update would be rounded away. Frozen weights
+        that are bf16 already are shared, not copied.
         """
-        return in_bf16(copy.deepcopy(model)) if self.precision == "bf16" else model
+        if self.precision != "bf16":
+            return model
+        frozen = (w for w in model.parameters() if not w.requires_grad and w.dtype == torch.bfloat16)
+        return in_bf16(copy.deepcopy(model, {id(weight): weight for weight in frozen}))
+
+    @property
+    def frozen(self) -> torch.dtype | None:
+        """Type of the weights under trained adapters; None: as they are."""
+        return torch.bfloat16 if self.precision == "bf16" else None
 
     @contextmanager
     def training(self, model: Any) -> Iterator[None]:

@@ -4,8 +4,8 @@
 
     dreamgym retrain cloning.demonstrations=200 cloning.behaviours='[expert, noisy]'
 
-The episodes are expert demonstrations or other recorded behaviours. The adapter supplies the thought that
-leads to each action (`Adapter.think`).
+The episodes are expert demonstrations or other recorded behaviours. The thoughts are those that the behaviour
+itself wrote (`Transition.thought`); a step without one is imitated without.
 
 Deviation from common practice: training stops early on purpose. A policy that is cloned to a loss near zero
 no longer explores. All rollouts of a task then end alike, and RL has no learning signal.
@@ -13,12 +13,12 @@ no longer explores. All rollouts of a task then end alike, and RL has no learnin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from components.config.cloning_config import CloningConfig
 from components.config.lora_config import LoraConfig
-from components.language.adapters import add_lora, merge_lora
+from components.language.adapters import add_lora
 from components.language.training.examples import Example
 from components.language.training.fine_tuning import OnFigures, supervised_finetune
 from components.language.training.training_run import TrainingRecord
@@ -30,7 +30,6 @@ from components.records import Trajectory
 def clone(
     policy: Policy,
     demonstrations: Sequence[Trajectory],
-    think: Callable[[Trajectory, str], str],
     config: CloningConfig,
     seed: int,
     checkpoint: Path | None = None,
@@ -44,7 +43,6 @@ def clone(
     """Train `policy` in place and return the record of the training on demonstrations.
 
     Args:
-        think: returns the thought that leads to an action, given the history and the action.
         checkpoint: path of the checkpoint of an interrupted training; None: no checkpoint.
         world: examples of the states that actions lead to (`early_experience.py`). They are trained on first,
             for one epoch.
@@ -53,26 +51,19 @@ def clone(
         on_figures: called after each update on the demonstrations.
         on_world_figures: called after each update on `world`.
     """
-    examples = [
-        render_demonstration(
-            policy.text,
-            episode,
-            [think(episode.up_to(step.step), step.action) for step in episode.steps],
-        )
-        for episode in demonstrations
-    ]
+    examples = [render_demonstration(policy.text, episode) for episode in demonstrations]
     if reflections:
         examples += [
-            render_demonstration(policy.text, episode, thoughts)
+            render_demonstration(policy.text, episode, thoughts=thoughts)
             for episode, thoughts in zip(demonstrations, reflections, strict=True)
         ]
-    policy.model = add_lora(policy.model, lora, added=policy.vocabulary.added, seed=seed)
+    policy.model = add_lora(
+        policy.model, lora, added=policy.vocabulary.added, seed=seed, frozen=policy.compute.frozen
+    )
     if world:
         world_checkpoint = checkpoint.with_name("world-" + checkpoint.name) if checkpoint else None
         _train(policy, world, config, 1.0, seed, world_checkpoint, on_world_figures)
-    record = _train(policy, examples, config, config.epochs, seed, checkpoint, on_figures)
-    policy.model = merge_lora(policy.model)
-    return record
+    return _train(policy, examples, config, config.epochs, seed, checkpoint, on_figures)
 
 
 def _train(

@@ -33,8 +33,8 @@ from components.policy.formats.agent_format import AgentFormat
 from components.policy.formats.demonstrations import without_loss
 from components.records import Trajectory
 
-Reflect = Callable[[Trajectory, str, Sequence[tuple[str, str]]], str]
-"""(history, expert's action, alternatives) -> thought before the action."""
+Reflect = Callable[[Trajectory, Sequence[tuple[str, str]], str], str]
+"""(history, alternatives, expert's thought) -> thought before the action."""
 Alternative = tuple[str, str]
 """An action and the state that it led to in the real environment."""
 
@@ -164,11 +164,11 @@ def _world_example(text: AgentFormat, explored: ExploredEpisode) -> Example:
 def reflections(explored: Sequence[ExploredEpisode], reflect: Reflect) -> list[list[str]]:
     """Return, for self-reflection, the thought before each step of each episode.
 
-    For a step without alternatives it is the adapter's usual thought.
+    For a step without alternatives it is the expert's own.
     """
     return [
         [
-            reflect(entry.episode.up_to(step.step), step.action, alternatives)
+            reflect(entry.episode.up_to(step.step), alternatives, step.thought)
             for step, alternatives in zip(entry.episode.steps, entry.alternatives, strict=True)
         ]
         for entry in explored

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from components.environments.protocol import NO_ACTION, Environment, Step
+from components.config.endpoint_config import EndpointConfig
+from components.environments.protocol import NO_ACTION, RealEnvironment, Step
 from components.language.endpoint.chat_completions import Chat, UnansweredError
 from components.policy.formats.chat_agent import first_message, observation_message, parse_reply
 from components.records import REAL, Task, Trajectory, Transition
@@ -42,7 +43,7 @@ class EndpointEpisode:
 
 
 def play_with_endpoint(
-    chat: Chat, world: Environment, tasks: Sequence[Task], *, system: str, max_steps: int
+    chat: Chat, world: RealEnvironment, tasks: Sequence[Task], *, system: str, max_steps: int
 ) -> list[EndpointEpisode]:
     """Play each task once, all at the same time; `chat.config.concurrency` requests are made at once.
 
@@ -55,9 +56,10 @@ def play_with_endpoint(
             made alone: otherwise an endpoint that is down would be retried for each task.
     """
     states = world.reset(tasks)
+    shown = world.admissible if chat.config.admissible else [()] * len(tasks)
     episodes = [
-        EndpointEpisode(Trajectory(task), _opening(system, task, state))
-        for task, state in zip(tasks, states, strict=True)
+        EndpointEpisode(Trajectory(task), _opening(system, task, state, actions))
+        for task, state, actions in zip(tasks, states, shown, strict=True)
     ]
     with ThreadPoolExecutor(chat.config.concurrency) as pool:
         for number in range(max_steps):
@@ -72,12 +74,12 @@ def play_with_endpoint(
             for row, action in actions.items():
                 step = steps[row]
                 if action is not None and step is not None:
-                    _record(episodes[row], action, step, chat.config.model)
+                    _record(episodes[row], action, step, chat.config)
     return episodes
 
 
-def _opening(system: str, task: Task, state: str) -> list[Message]:
-    first = {"role": "user", "content": first_message(task.instruction, state)}
+def _opening(system: str, task: Task, state: str, admissible: Sequence[str]) -> list[Message]:
+    first = {"role": "user", "content": first_message(task.instruction, state, admissible)}
     return [{"role": "system", "content": system}, first] if system else [first]
 
 
@@ -101,7 +103,7 @@ def _ask(chat: Chat, episode: EndpointEpisode) -> str:
     return action or NO_ACTION
 
 
-def _record(episode: EndpointEpisode, action: str, step: Step, model: str) -> None:
+def _record(episode: EndpointEpisode, action: str, step: Step, config: EndpointConfig) -> None:
     """Add one step to the episode, and show the model its state."""
     if "failed" in step.info:
         episode.failure, episode.done = str(step.info["failed"]) or "no reason given", True
@@ -119,8 +121,11 @@ def _record(episode: EndpointEpisode, action: str, step: Step, model: str) -> No
         reasoning="",
         source=REAL,
         behaviour="policy",
-        policy_version=model,
+        policy_version=config.model,
+        thought=episode.thoughts[-1],
     )
-    episode.trajectory = Trajectory(history.task, (*history.steps, transition))
-    episode.messages.append({"role": "user", "content": observation_message(step.state)})
+    episode.trajectory = history.with_step(transition)
+    admissible = step.info.get("admissible", ()) if config.admissible else ()
+    message = observation_message(step.state, admissible)
+    episode.messages.append({"role": "user", "content": message})
     episode.done = step.done

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.language.adapters import merged_copy
 from components.language.backbone import save_model
 from components.policy.policy import Policy
 
@@ -20,4 +19,4 @@ class Snapshots:
     def save_if_due(self, policy: Policy, iteration: int) -> None:
         """Save the policy after `iteration` if a copy is due."""
         if iteration % self.every == 0:
-            save_model(merged_copy(policy.model), policy.vocabulary, self.directory / f"{iteration:04d}")
+            save_model(policy.model, policy.vocabulary, self.directory / f"{iteration:04d}")

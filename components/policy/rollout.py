@@ -62,7 +62,7 @@ class Rollout:
     @property
     def reply_lengths(self) -> list[int]:
         """Number of tokens of each reply of the policy."""
-        return [sum(segment.loss) for segment in self.example.segments if any(segment.loss)]
+        return [segment.predicted for segment in self.example.segments if segment.predicted]
 
     @property
     def token_count(self) -> int:
@@ -282,6 +282,7 @@ def _record_step(rollout: Rollout, episode_id: str, action: str, answer: Step, s
         behaviour="policy",
         policy_version=stamp.policy_version,
         run_id=stamp.run_id,
+        thought=rollout.thoughts[-1],
     )
-    rollout.trajectory = Trajectory(history.task, (*history.steps, transition))
+    rollout.trajectory = history.with_step(transition)
     return answer.done

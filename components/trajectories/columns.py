@@ -27,6 +27,8 @@ _TYPE_WORDS = {
     pa.float64(): "a number",
     pa.bool_(): "true or false",
 }
+OPTIONAL = ("thought",)
+"""Columns that a file need not have: files of earlier versions and of other programs have no thoughts."""
 _MAX_EXACT_INTEGER = 2**53
 """Integers up to this one are exact as floats."""
 
@@ -84,6 +86,9 @@ def examine(
     columns.unread = [name for name in table.column_names if name not in schema.names]
     arrays = []
     for field_ in schema:
+        if field_.name in OPTIONAL and field_.name not in table.column_names:
+            arrays.append(pa.chunked_array([pa.array([defaults[field_.name]] * len(table), field_.type)]))
+            continue
         try:
             column = _single_column(table, field_.name)
             arrays.append(_cast(field_.name, column, field_.type, defaults))

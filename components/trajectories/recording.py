@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from components.environments.capabilities import Adapter
 from components.environments.protocol import Behaviour, Environment, Step, concurrent_rows
@@ -107,21 +107,21 @@ def _play(
     admissible: list[Sequence[str]] = list(environment.admissible)  # type: ignore[attr-defined]
     open_rows = set(range(len(batch)))
     failures: dict[int, str] = {}
-    for step_number in range(max_steps):
+    for _ in range(max_steps):
         if not open_rows:
             break
-        actions = {
-            row: _next_action(actors[row], batch[row], trajectories[row], admissible[row])
-            for row in open_rows
+        replies = {
+            row: _reply(actors[row], batch[row], trajectories[row], admissible[row]) for row in open_rows
         }
-        steps = environment.step([actions.get(row) for row in range(len(batch))])
+        actions = [replies[row][1] if row in replies else None for row in range(len(batch))]
+        steps = environment.step(actions)
         for row in sorted(open_rows):
             step = steps[row]
             assert step is not None
             if "failed" in step.info:
                 failures[row] = str(step.info["failed"])
-            transition = _transition(adapter, batch[row], trajectories[row], step_number, actions[row], step)
-            trajectories[row] = Trajectory(trajectories[row].task, (*trajectories[row].steps, transition))
+            transition = _transition(adapter, batch[row], trajectories[row], replies[row], step)
+            trajectories[row] = trajectories[row].with_step(transition)
             admissible[row] = step.info.get("admissible", ())
             if step.done:
                 open_rows.discard(row)
@@ -132,15 +132,16 @@ def _play(
 
 
 def _transition(
-    adapter: Adapter, episode: Episode, history: Trajectory, step_number: int, action: str, step: Step
+    adapter: Adapter, episode: Episode, history: Trajectory, reply: tuple[str, str], step: Step
 ) -> Transition:
-    """The record of one step, with the adapter's reasoning."""
+    """The record of one step, with the behaviour's thought and the adapter's reasoning."""
+    thought, action = reply
     with users_call(f"The adapter's reason() about {action!r:.80}"):
         reasoning = adapter.reason(history, action, step.state, step.reward)
     return Transition(
         task_id=episode.task.id,
         episode_id=episode.id,
-        step=step_number,
+        step=len(history.steps),
         state=history.states[-1],
         action=action,
         next_state=step.state,
@@ -149,21 +150,36 @@ def _transition(
         reasoning=reasoning,
         source=REAL,
         behaviour=episode.behaviour,
+        thought=thought,
     )
 
 
-def _next_action(actor: Behaviour, episode: Episode, history: Trajectory, admissible: Sequence[str]) -> str:
-    """The behaviour's next action.
+def with_reasoning(adapter: Adapter, trajectory: Trajectory) -> Trajectory:
+    """The trajectory with the adapter's reasoning in each step."""
+    steps = [
+        replace(
+            step,
+            reasoning=adapter.reason(trajectory.up_to(step.step), step.action, step.next_state, step.reward),
+        )
+        for step in trajectory.steps
+    ]
+    return replace(trajectory, steps=tuple(steps))
+
+
+def _reply(
+    actor: Behaviour, episode: Episode, history: Trajectory, admissible: Sequence[str]
+) -> tuple[str, str]:
+    """The behaviour's thought, "" if it has none, and its action.
 
     Raises:
         EnvironmentFailure: the behaviour does not return a thought and an action.
     """
     with users_call(f"The behaviour {episode.behaviour} in {episode.task.id}"):
         answer = actor(history, admissible)
-    if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], str):
+    if not isinstance(answer, tuple) or len(answer) != 2 or not all(isinstance(text, str) for text in answer):
         raise EnvironmentFailure(
             f"The behaviour {episode.behaviour} gave {answer!r:.100} in {episode.task.id}.",
             "Expected a thought and an action, both text.",
             "Correct the adapter's behaviour.",
         )
-    return answer[1]
+    return answer[0], answer[1]

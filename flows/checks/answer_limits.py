@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from components.config import Config
-from components.environments.capabilities import Adapter
 from components.errors import ConfigError
 from components.experience.formats.choose import world_format
 from components.experience.formats.world_format import recorded_answer
@@ -21,12 +20,11 @@ MAX_CUT_SHARE = 0.001
 HEADROOM = 1.1
 """Proposed limit, relative to the longest answer that must fit."""
 SAMPLED_EPISODES = 200
-"""Episodes whose answers are counted, evenly spread; the teacher's thoughts take milliseconds a step."""
+"""Episodes whose answers are counted, evenly spread."""
 
 
 def require_answer_limits(
     config: Config,
-    adapter: Adapter,
     *,
     experience: tuple[Vocabulary, Sequence[Trajectory]],
     policy: tuple[Vocabulary, Sequence[Trajectory]],
@@ -46,9 +44,7 @@ def require_answer_limits(
     vocabulary, episodes = policy
     agent = agent_format(vocabulary)
     replies = [
-        len(agent.reply(adapter.think(episode.up_to(step.step), step.action), step.action))
-        for episode in _sample(episodes)
-        for step in episode.steps
+        len(agent.reply(step.thought, step.action)) for episode in _sample(episodes) for step in episode.steps
     ]
     limits = {"dream": config.rl.dream, "real": config.rl.real, "baseline": config.rl.baseline}
     for stage, settings in limits.items():

@@ -97,14 +97,12 @@ def _check_answer_limits(
     layout: DataLayout, config: Config, policy: Inspection, experience: Inspection
 ) -> None:
     """Raise ConfigError if a limit of new tokens cuts recorded answers."""
-    from components.environments import make_adapter
     from flows.checks.answer_limits import require_answer_limits
 
     episodes = _recorded_episodes(layout, config)["train"]
     if episodes:
         require_answer_limits(
             config,
-            make_adapter(config.environment),
             experience=(experience.vocabulary, _experience_model_episodes(episodes, config)),
             policy=(policy.vocabulary, _episodes_to_clone(episodes, config)),
         )
@@ -251,15 +249,12 @@ class _TokenCounter:
 
 
 def _policy_tokens(episodes: Sequence[Trajectory], model: Inspection) -> int:
-    """Return the tokens of the longest demonstration, without its thoughts."""
+    """Return the tokens of the longest demonstration."""
     from components.policy.formats.choose import agent_format
     from components.policy.formats.demonstrations import render_demonstration
 
-    counts = (
-        len(render_demonstration(agent_format(model.vocabulary), episode, [""] * len(episode.steps)))
-        for episode in episodes
-    )
-    return max(counts, default=0)
+    agent = agent_format(model.vocabulary)
+    return max((len(render_demonstration(agent, episode)) for episode in episodes), default=0)
 
 
 def _advice(model: Inspection, policy_tokens: int, counter: _TokenCounter, config: Config) -> str:

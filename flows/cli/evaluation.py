@@ -76,7 +76,8 @@ def evaluate(
         ensure_data(workspace, settings, print_status, backbone=False)
         check_settings(workspace, settings, config, training=False)
         from flows.jobs.score import score_policies
-        from flows.jobs.score_endpoint import ENDPOINT, require_endpoint, score_endpoint
+        from flows.jobs.score_endpoint import score_endpoint
+        from flows.run.endpoint_games import ENDPOINT, require_endpoint
 
         prepare_flow_logs(debug)
         if policy == ENDPOINT and not run:

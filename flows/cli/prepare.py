@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -37,6 +37,12 @@ verbs = typer.Typer()
 @verbs.command()
 def collect(
     overrides: Overrides = None,
+    policy: Annotated[
+        Literal["behaviours", "endpoint"],
+        typer.Option(
+            help="Who plays: the adapter's behaviours, or the language model at endpoint.url, each task once."
+        ),
+    ] = "behaviours",
     json_file: JsonFile = None,
     config: ConfigFile = None,
     root: Root = None,
@@ -54,6 +60,8 @@ def collect(
         dreamgym collect
 
         dreamgym collect data.train_tasks=600 data.near_miss=3
+
+        dreamgym collect --policy endpoint endpoint.url=http://localhost:8000/v1 endpoint.model=NAME
     """
     with report_failures(debug), output(json_file) as page:
         settings, workspace = load_settings(config, overrides, root)
@@ -63,10 +71,13 @@ def collect(
         check_machine(workspace)
         complete_data(workspace, print_status)
         from flows.jobs.collect import collect_data
+        from flows.run.endpoint_games import ENDPOINT, require_endpoint
 
+        if policy == ENDPOINT:
+            require_endpoint(settings)
         prepare_flow_logs(debug)
         with _progress_bars() as update:
-            collected = collect_data(settings, workspace, update)
+            collected = collect_data(settings, workspace, update, endpoint=policy == ENDPOINT)
         _print_collected(page, collected)
 
 

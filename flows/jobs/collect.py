@@ -1,6 +1,7 @@
 """Records the offline data: plays tasks of the real environment, writes tasks and trajectories to `data/`.
 
     dreamgym collect --config configs/quick.yaml
+    dreamgym collect --policy endpoint endpoint.url=http://localhost:8000/v1 endpoint.model=NAME
 
 The files are Parquet. The same config and seed give the same bytes, so the same DVC hash. All games are
 played before the first file is written, and all files are written before the first is renamed into place. So
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,9 +28,10 @@ from components.errors import DataError, EnvironmentFailure
 from components.files import cannot_write, write_json
 from components.records import TEST, TRAIN, Task, Trajectory
 from components.trajectories.dvc.snapshots import Snapshot, push, snapshot
-from components.trajectories.recording import BEHAVIOURS, collect, plan
+from components.trajectories.recording import BEHAVIOURS, collect, plan, with_reasoning
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.dead_flow_runs import end_dead_runs_if_tracked
+from flows.run.endpoint_games import open_chat, play_endpoint_games
 
 ROWS = 64
 """Episodes played as one batch; the number changes no result."""
@@ -52,20 +55,25 @@ class Collected:
 
 
 @flow(name="collect", validate_parameters=False)
-def collect_data(config: Config, root: Path = Path(), on_batch: OnBatch | None = None) -> Collected:
+def collect_data(
+    config: Config, root: Path = Path(), on_batch: OnBatch | None = None, *, endpoint: bool = False
+) -> Collected:
     """Record the offline data of an environment and save it as a new version.
 
     Args:
+        endpoint: the model at `endpoint` plays each task once, in place of the adapter's behaviours.
         on_batch: called after each batch of episodes.
 
     Raises:
         EnvironmentFailure: a game cannot be created, loaded or played.
+        EndpointError: the endpoint would refuse every request, or does not answer.
         DataError: a file cannot be written, or `root` is no git repository.
     """
     end_dead_runs_if_tracked(config.tracking, root.resolve())
     # The fidelity set uses other games than the training and the test set.
     tasks = choose_tasks(config)
-    episodes = {name: play_episodes(config, name, tasks[name], on_batch) for name in ("train", "fidelity")}
+    play = play_endpoint_episodes if endpoint else play_episodes
+    episodes = {name: play(config, name, tasks[name], on_batch) for name in ("train", "fidelity")}
     keep_old_version(root)
     write(config, DataLayout.of(root, config.environment.name), tasks, episodes)
     version = snapshot(root)
@@ -147,6 +155,33 @@ def play_episodes(
             log.info("%s: %d of %d episodes", name, done, count)
 
     return collect(adapter, episodes, config.environment.max_steps, rows=ROWS, on_batch=report)
+
+
+@task(cache_policy=NO_CACHE)
+def play_endpoint_episodes(
+    config: Config, name: str, tasks: list[Task], on_batch: OnBatch | None = None
+) -> list[Trajectory]:
+    """Return one episode of the endpoint's model per task, in order, with the adapter's reasoning.
+
+    Raises:
+        EndpointError: the endpoint would refuse every request, or does not answer.
+        EnvironmentFailure: the engine fails in an episode at each of its attempts.
+    """
+    log = get_run_logger()
+    log.info("%s: %s plays %d tasks", name, config.endpoint.model, len(tasks))
+    adapter = make_adapter(config.environment)
+    played = 0
+
+    def report(count: int) -> None:
+        nonlocal played
+        played += count
+        if on_batch is not None:
+            on_batch(name, min(played, len(tasks)), len(tasks))
+
+    with closing(open_chat(config)) as chat:
+        episodes, _ = play_endpoint_games(config, chat, tasks, report)
+        log.info("%s: tokens and calls %s", name, chat.usage.costs())
+    return [with_reasoning(adapter, episode.trajectory) for episode in episodes]
 
 
 @task(cache_policy=NO_CACHE)

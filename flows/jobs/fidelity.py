@@ -128,7 +128,7 @@ def _play_policies(run: Run, inputs: Inputs, work: Path) -> Outcome:
     metrics = {}
     steps: list[Transition] = []
     restarts = 0
-    with closing(make_adapter(config.environment).open()) as world, decoding():
+    with closing(make_adapter(config.environment).open()) as world, decoding(config):
         for name in EXAMINED_POLICIES:
             rollouts = _play_in_batches(run, name, inputs[name], world, tasks, config.environment.max_steps)
             episodes = [rollout.trajectory for rollout in rollouts]
@@ -214,7 +214,7 @@ def _examine(run: Run, inputs: Inputs, work: Path) -> Outcome:
     tasks = examined_tasks(run)
     real_episodes = trajectories(tasks, read_transitions(inputs["episodes"]))
     model, buffer, dream = open_dream(run, inputs["model"], inputs["train"])
-    with decoding():
+    with decoding(config):
         judged = judge_predictions(model, buffer, adapter, real_episodes)
         max_steps = min(OPEN_LOOP_STEPS, config.environment.max_steps)
         dreamed_rollouts = [

@@ -14,34 +14,17 @@ from pathlib import Path
 from prefect import flow, get_run_logger
 
 from components.config import Config
-from components.environments import make_adapter
-from components.environments.retry import play_whole
-from components.errors import ConfigError
 from components.evaluation.metrics.intervals import Estimate, exact_value, proportion
-from components.language.endpoint.chat_completions import Chat
-from components.policy.endpoint_player import EndpointEpisode, play_with_endpoint
-from components.records import TEST, VALIDATION, Task
+from components.policy.endpoint_player import EndpointEpisode
+from components.records import TEST, VALIDATION
 from components.tracking.held_out_ledger import note_held_out_read
 from components.trajectories.dvc.snapshots import data_hash
 from flows.dead_flow_runs import end_dead_runs
 from flows.jobs.score import Score, Scores
+from flows.run.endpoint_games import ENDPOINT, open_chat, play_endpoint_games
 from flows.run.pipeline_run import Run
-from flows.run.policy_games import ROWS, family_rates, held_out_tasks
-from flows.run.system_turns import policy_system
+from flows.run.policy_games import family_rates, held_out_tasks
 from flows.run.validation_games import validation_games
-
-ENDPOINT = "endpoint"
-"""Name of the policy that is the model at `endpoint`."""
-
-
-def require_endpoint(config: Config) -> None:
-    """Raise ConfigError if the config names no endpoint."""
-    if not (config.endpoint.url and config.endpoint.model):
-        raise ConfigError(
-            "The policy is the model at an endpoint, and endpoint.url or endpoint.model is empty.",
-            "Expected the address of an OpenAI-compatible server and the name of a model there.",
-            "Add endpoint.url=http://localhost:8000/v1 endpoint.model=NAME.",
-        )
 
 
 @flow(name="score-endpoint", validate_parameters=False)
@@ -61,8 +44,8 @@ def score_endpoint(config: Config, root: Path, split: str = VALIDATION) -> Score
     name = config.endpoint.model
     readings = note_held_out_read(root, test, "evaluate", name, len(tasks)) if split == TEST else 0
     get_run_logger().info("%s plays %d %s games", name, len(tasks), split)
-    with closing(Chat(config.endpoint.model_copy(update={"json_mode": False}))) as chat:
-        episodes, interactions = _play(config, chat, tasks)
+    with closing(open_chat(config)) as chat:
+        episodes, interactions = play_endpoint_games(config, chat, tasks)
         metrics = endpoint_metrics(episodes, config.evaluation.confidence)
         costs = {f"evaluate/{key}": exact_value(value) for key, value in chat.usage.costs().items()}
     won = {episode.trajectory.task.id: episode.trajectory.success for episode in episodes}
@@ -79,28 +62,6 @@ def score_endpoint(config: Config, root: Path, split: str = VALIDATION) -> Score
     run.tracker.finish(parent)
     score = Score(Path(name), metrics["evaluate/success_rate"], families)
     return Scores({ENDPOINT: score}, split, interactions, parent, readings)
-
-
-def _play(config: Config, chat: Chat, tasks: list[Task]) -> tuple[list[EndpointEpisode], int]:
-    """Return the episodes and the number of real steps."""
-    with closing(make_adapter(config.environment).open()) as world:
-
-        def play(places: list[int], _: int) -> tuple[dict[int, EndpointEpisode], dict[int, str]]:
-            played: list[EndpointEpisode] = []
-            for start in range(0, len(places), ROWS):
-                batch = [tasks[place] for place in places[start : start + ROWS]]
-                max_steps = config.environment.max_steps
-                played += play_with_endpoint(
-                    chat, world, batch, system=policy_system(config), max_steps=max_steps
-                )
-            by_place = dict(zip(places, played, strict=True))
-            failures = {place: episode.failure for place, episode in by_place.items() if episode.failure}
-            return {p: episode for p, episode in by_place.items() if p not in failures}, failures
-
-        names = {place: task.id for place, task in enumerate(tasks)}
-        expected = "An episode that was not played is neither a success nor a failure."
-        episodes = list(play_whole(names, play, "episodes", expected).values())
-        return episodes, world.interactions
 
 
 def endpoint_metrics(episodes: list[EndpointEpisode], confidence: float) -> dict[str, Estimate]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from components.config import Config
@@ -76,7 +77,7 @@ def serve(config: Config, root: Path, settings: ServeSettings, on_ready: Callabl
         f"the dream of {model.shown(root)}, {authentication}"
     )
     run_server(
-        SharedDream(dream, settings.sessions, around=decoding),
+        SharedDream(dream, settings.sessions, around=partial(decoding, config)),
         Catalogue(settings.split, tasks, adapter.feasible),
         Limits(config.environment.max_steps, settings.max_chars),
         ServerSettings(settings.host, settings.port, token, settings.idle_seconds),

@@ -146,7 +146,7 @@ def _predict(run: Run, source: str, inputs: Inputs, _work: Path) -> Outcome:
         grounded=quotation_check(run.config),
     )
     buffer = open_buffer(run, model_episodes(run, inputs["train"]))
-    with decoding():
+    with decoding(run.config):
         episodes = _first_steps(run, inputs["fidelity"])
         judgements = judge_predictions(model, buffer, make_adapter(run.config.environment), episodes)
     buffer.close()

@@ -9,6 +9,8 @@ import os
 import shutil
 from pathlib import Path
 
+from components.language.adapters import ADAPTER, merge_lora
+from components.language.backbone import load_backbone, save_model
 from components.tracking.stage_store.stage_result import StageResult
 from flows.run.pipeline_run import Run
 
@@ -20,10 +22,26 @@ CARD = "README.md"
 def export_policy(run: Run) -> Path:
     """Write the refined policy and its card below the run's directory, and return that directory.
 
-    Weights are linked to those of the stage where the file system allows it, so that they take no more room.
+    Adapters are merged into the weights. Weights without adapters are linked to those of the stage where the
+    file system allows it, so that they take no more room.
     """
     source = run.results["sim_to_real"].outputs["policy"]
     target = run.directory / POLICY
+    write_policy(source, target)
+    (target / CARD).write_text(policy_card(run), encoding="utf-8")
+    return target
+
+
+def write_policy(source: Path, target: Path) -> None:
+    """Write the policy of a stage's directory `source` to `target` as one whole model."""
+    if (source / ADAPTER).is_dir():
+        model, vocabulary = load_backbone(source)
+        save_model(merge_lora(model), vocabulary, target)
+    else:
+        _link_files(source, target)
+
+
+def _link_files(source: Path, target: Path) -> None:
     target.mkdir(exist_ok=True)
     for file in source.iterdir():
         copied = target / file.name
@@ -32,8 +50,6 @@ def export_policy(run: Run) -> Path:
             _link(file, copied)
         else:
             shutil.copyfile(file, copied)
-    (target / CARD).write_text(policy_card(run), encoding="utf-8")
-    return target
 
 
 def _link(source: Path, target: Path) -> None:

@@ -104,7 +104,7 @@ def play_games(
     length = max_new_tokens or config.rl.dream.max_new_tokens
     won: dict[str, dict[str, bool]] = {name: {} for name in policies}
     restarts = 0
-    with closing(make_adapter(config.environment).open()) as world, decoding():
+    with closing(make_adapter(config.environment).open()) as world, decoding(config):
         for name, directory in policies.items():
             policy = Policy.load(
                 directory, max_new_tokens=length, compute=run.compute, system=policy_system(config)

@@ -80,12 +80,9 @@ def _demonstrations(run: Run, policy: Policy, settings: RLConfig, train: Path) -
     """Return the first expert demonstrations as training examples; none if RL does not mix them in."""
     if not settings.demonstration_weight:
         return []
-    adapter = make_adapter(run.config.environment)
-    examples = []
-    for episode in episodes_to_clone(run, train, ["expert"]):
-        thoughts = [adapter.think(episode.up_to(step.step), step.action) for step in episode.steps]
-        examples.append(render_demonstration(policy.text, episode, thoughts))
-    return examples
+    return [
+        render_demonstration(policy.text, episode) for episode in episodes_to_clone(run, train, ["expert"])
+    ]
 
 
 def run_loop(
@@ -111,7 +108,7 @@ def run_loop(
         )
         run.log_curves(iteration - 1, {f"{stage}/{name}": value for name, value in figures.items()})
 
-    with decoding():
+    with decoding(run.config):
         return loop.run(budget=budget, on_rollouts=on_rollouts, on_iteration=log_iteration)
 
 

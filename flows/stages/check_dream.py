@@ -87,7 +87,7 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
 
     check = AgreementCheck()
     replay_batch = partial(replay, adapter)
-    with decoding():
+    with decoding(config):
         check.add(dream_batch(batches[0], config.seed), replay_batch)
         with closing(adapter.open()) as real_world:
             real = play_whole(policy, real_world, batches[0], seed=config.seed, **options)

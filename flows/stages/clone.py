@@ -54,7 +54,6 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
         record = clone(
             policy,
             demonstrations,
-            adapter.think,
             config.cloning,
             config.seed,
             work / "checkpoint.pt",

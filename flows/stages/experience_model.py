@@ -26,7 +26,7 @@ from components.experience.formats.choose import world_format
 from components.experience.model import save_prompt_form
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.experience.step_judgements import judge_predictions
-from components.language.adapters import add_lora, merge_lora
+from components.language.adapters import add_lora
 from components.language.backbone import load_backbone, save_model
 from components.language.exercises.rehearsal import rehearsal_examples
 from components.language.threads import decoding, training
@@ -98,7 +98,7 @@ def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
     examples, annotation = training_examples(config, run.root, work, vocabulary, buffer, episodes)
     settings = config.experience_model
     seed = config.seed
-    model = add_lora(backbone, config.lora, added=vocabulary.added, seed=seed)
+    model = add_lora(backbone, config.lora, added=vocabulary.added, seed=seed, frozen=run.compute.frozen)
     with training(config):
         record = supervised_finetune(
             model,
@@ -114,7 +114,7 @@ def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
             compute=run.compute,
             on_figures=curve_logger("experience_model", run.log_curves),
         )
-    save_model(merge_lora(model), vocabulary, work / "model")
+    save_model(model, vocabulary, work / "model")
     save_prompt_form(work / "model", settings)
     fidelity_episodes = read_episodes(run, "fidelity", inputs["fidelity"])
     outcome = _measure_fidelity(config, work, buffer, fidelity_episodes)
@@ -181,7 +181,7 @@ def _measure_fidelity(
         measured_tasks |= set([task.id for task in tasks if task.split == split][: config.fidelity.tasks])
     model = load_experience_model(config, work / "model")
     began = time.monotonic()
-    with decoding():
+    with decoding(config):
         judgements = judge_predictions(
             model,
             buffer,

@@ -88,8 +88,8 @@ def test_a_world_declares_a_capability_by_defining_its_methods():
     adapter = TemplateAdapter(OWN.environment)
     assert capabilities(adapter, adapter.open()) == ["Revelations", "ValidationSplit"]
     assert capabilities(CoreOnly(), CoreOnly().open()) == []
-    adapter.think = lambda trajectory, action: "search"
-    assert "Thoughts" in capabilities(adapter, adapter.open())
+    adapter.reflect = lambda trajectory, alternatives, thought: thought
+    assert "Reflection" in capabilities(adapter, adapter.open())
 
 
 def test_a_core_alone_keeps_every_promise():
@@ -108,7 +108,7 @@ def test_a_core_alone_has_the_splits_train_and_test_and_no_optional_judge():
 def test_defaults_ask_for_no_knowledge_of_the_world():
     episode = make_episode(make_task(), ("look", "Score: 3."))
     adapter = CoreOnly()
-    assert adapter.think(episode, "look") == "go on"
+    assert adapter.reflect(episode, [("fly", "Nothing happens.")], "") == "fly would give: Nothing happens."
     assert adapter.reason(episode, "look", "Score: 3.", 0.0) == "nothing changes, not won"
     assert adapter.reason(episode, "fly", "Nothing happens.", 0.0) == "refused, the state changes, not won"
     assert adapter.facts(episode) == {("is", "Score", "3")}

@@ -96,9 +96,8 @@ def test_the_other_defaults_need_no_knowledge_of_the_world():
     assert PLAIN.embody(history) == TASK
     with pytest.raises(EnvironmentFailure, match="was generated"):
         PLAIN.embody(episode(("look", "Won."), task=replace(TASK, parent="other")))
-    assert PLAIN.think(history, "look") and "open box 2 would give: empty" in PLAIN.reflect(
-        history, "look", [("open box 2", "empty")]
-    )
+    reflection = PLAIN.reflect(history, [("open box 2", "empty")], "look around")
+    assert reflection == "open box 2 would give: empty. look around"
     assert PLAIN.well_formed("go 门") and not any(
         PLAIN.well_formed(action) for action in ("", "?", " \t", "a\nb")
     )

@@ -87,7 +87,7 @@ def test_embeddings_grow_for_markers_that_a_foreign_tokenizer_lacks(tmp_path):
     assert torch.equal(logits_of(first), logits_of(second))
 
 
-def test_adapters_start_without_effect_and_are_merged_when_saved(vocabulary, tmp_path):
+def test_adapters_start_without_effect_and_merge_into_the_same_function(vocabulary, tmp_path):
     model = build_backbone(SMALL, len(vocabulary), seed=1).eval()
     before = logits_of(model)
     wrapped = add_lora(model, LoraConfig(rank=4, targets=["q_proj", "o_proj"])).eval()
@@ -99,9 +99,9 @@ def test_adapters_start_without_effect_and_are_merged_when_saved(vocabulary, tmp
             if "lora_B" in name:
                 weight.normal_(generator=torch.Generator().manual_seed(0))
     after = logits_of(wrapped)
-    save_model(wrapped, vocabulary, tmp_path / "model")
+    save_model(wrapped, vocabulary, tmp_path / "half", torch.float16)
     assert torch.equal(logits_of(wrapped), after)
-    torch.testing.assert_close(logits_of(load_backbone(tmp_path / "model")[0]), after, atol=1e-5, rtol=0)
+    torch.testing.assert_close(logits_of(load_backbone(tmp_path / "half")[0]), after, atol=1e-2, rtol=0)
     torch.testing.assert_close(logits_of(merge_lora(wrapped)), after, atol=1e-5, rtol=0)
     assert not torch.allclose(after, before)
 

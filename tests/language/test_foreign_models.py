@@ -82,7 +82,6 @@ def test_policy_and_experience_model_run_on_such_a_model(kind, tmp_path):
     clone(
         policy,
         EPISODES,
-        lambda history, action: "find mug",
         CloningConfig(epochs=1),
         0,
         lora=LoraConfig(rank=2, targets="all-linear"),
@@ -128,7 +127,7 @@ def test_dropout_is_off_so_that_sampler_and_learner_are_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "tied"), [("llama", False), ("qwen2", True), ("qwen3", False), ("qwen3", True)]
 )
-def test_only_adapters_and_new_markers_are_trained_and_both_are_merged_when_saved(
+def test_only_adapters_and_new_markers_are_trained_and_both_are_saved_and_merge(
     kind, tied, targets, tmp_path
 ):
     model, vocabulary = load_backbone(
@@ -160,8 +159,10 @@ def test_only_adapters_and_new_markers_are_trained_and_both_are_merged_when_save
     save_model(wrapped, vocabulary, tmp_path / "tuned")
     rows = vocabulary.added
     old = [index for index in range(len(vocabulary)) if index not in rows]
-    merged = merge_lora(wrapped)
-    for plain in (load_backbone(tmp_path / "tuned")[0], merged):
+    loaded = load_backbone(tmp_path / "tuned")[0]
+    with torch.no_grad():
+        assert torch.equal(loaded(input_ids=ids).logits, adapted)
+    for plain in (merge_lora(loaded), merge_lora(wrapped)):
         with torch.no_grad():
             torch.testing.assert_close(plain(input_ids=ids).logits, adapted, atol=1e-4, rtol=1e-4)
         table = plain.get_input_embeddings().weight

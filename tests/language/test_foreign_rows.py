@@ -249,14 +249,7 @@ def test_a_fine_tuned_and_merged_model_never_samples_ids_without_a_token(padded,
 
     policy = Policy.load(padded)
     episodes = [make_episode(make_task(), ("go to desk 1", "At desk 1: mug 1."), won=True)]
-    clone(
-        policy,
-        episodes,
-        lambda history, action: "find mug",
-        CloningConfig(epochs=1),
-        0,
-        lora=LoraConfig(rank=2),
-    )
+    clone(policy, episodes, CloningConfig(epochs=1), 0, lora=LoraConfig(rank=2))
     policy.save(tmp_path / "policy")
     for one in (policy, policy.frozen_copy(), Policy.load(tmp_path / "policy")):
         generations = (

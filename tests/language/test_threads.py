@@ -12,11 +12,17 @@ TINY = torch.tensor([1e-38])
 
 
 @pytest.mark.parametrize(
-    "context, threads", [(lambda: training(load_config(None, ["threads=2"])), 2), (decoding, 1)]
+    ("context", "overrides", "threads"),
+    [
+        (training, ["threads=2"], 2),
+        (decoding, ["threads=2"], 1),
+        (decoding, ["threads=2", "backbone.path=models/a"], 2),
+        (decoding, ["threads=2", "experience_model.path=models/a"], 2),
+    ],
 )
-def test_threads_and_subnormals_are_restored(context, threads):
+def test_threads_and_subnormals_are_restored(context, overrides, threads):
     before = torch.get_num_threads()
-    with context():
+    with context(load_config(None, overrides)):
         assert torch.get_num_threads() == threads
         assert (TINY * 0.1).item() == 0
     assert torch.get_num_threads() == before

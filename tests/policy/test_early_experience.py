@@ -125,8 +125,8 @@ def test_world_examples_branch_at_each_step_and_reflections_precede_the_thought(
     assert loss_pieces == [first.alternatives[0][0][1]]
     assert not any(any(segment.loss) for segment in example.segments if not segment.branch)
     (thoughts, *_) = reflections(explored, adapter.reflect)
-    usual = adapter.think(first.episode.up_to(0), first.episode.steps[0].action)
-    assert thoughts[0].endswith(usual) and f"{first.alternatives[0][0][0]} would" in thoughts[0]
+    usual = first.episode.steps[0].thought
+    assert usual and thoughts[0].endswith(usual) and f"{first.alternatives[0][0][0]} would" in thoughts[0]
     assert len(thoughts) == len(first.episode.steps)
     assert (
         world_examples(AGENT, [ExploredEpisode(first.episode, tuple(() for _ in first.episode.steps))]) == []
@@ -139,7 +139,6 @@ def test_world_modelling_and_self_reflection_train_the_policy(adapter, explored,
         record = clone(
             policy,
             experts,
-            adapter.think,
             CloningConfig(epochs=1),
             0,
             tmp_path / f"{'-'.join(warm_start)}.pt",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from builders import ROOM, make_task
@@ -65,6 +66,22 @@ def test_a_model_that_replies_in_the_form_wins():
     assert roles == ["system", "user", "assistant", "user", "assistant", "user"]
     assert episodes[0].messages[2]["content"] == "Thought: next\nAction: take mug 1", "as it came"
     assert {step.behaviour for step in episodes[0].trajectory.steps} == {"policy"}
+
+
+def test_the_admissible_actions_are_listed_on_demand():
+    class Listing(Desk):
+        admissible = [["look", "take mug 1"]] * 3
+
+        def answer(self, row, action):
+            return replace(super().answer(row, action), info={"admissible": ["go to\ndesk 1"]})
+
+    with ChatServer(Reply("Action: take mug 1")) as server:
+        episodes, _ = play(server, Listing(), admissible=True)
+        silent, _ = play(server, Listing())
+    first, later = (episodes[0].messages[place]["content"] for place in (1, 3))
+    assert first.endswith("\nAdmissible actions: look; take mug 1")
+    assert later == "Observation: Took mug 1.\nAdmissible actions: go to\n desk 1"
+    assert not any("Admissible" in message["content"] for message in silent[0].messages)
 
 
 def test_prose_instead_of_an_action_is_refused_by_the_world_and_counted():

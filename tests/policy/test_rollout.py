@@ -6,13 +6,14 @@ from collections import Counter
 
 import pytest
 import torch
-from builders import AGENT, VOCABULARY, make_model, make_task
+from builders import AGENT, VOCABULARY, make_model, make_task, with_thoughts
 
 from components.config import CloningConfig, LoraConfig, RetrievalConfig
 from components.environments.protocol import Step
 from components.errors import DataError, EnvironmentFailure
 from components.experience.dream import Dream
 from components.experience.retrieval.replay_buffer import ReplayBuffer
+from components.language.adapters import merge_lora
 from components.language.training.examples import collate
 from components.language.training.token_scores import token_logprobs
 from components.policy import rollout as rollout_module
@@ -25,15 +26,12 @@ from components.records import SYNTHETIC
 STAMP = Stamp(SYNTHETIC, "v3", "run-1", "dream")
 
 
-def think(history, action):
-    return f"step {len(history.steps)}"
-
-
 @pytest.fixture(scope="module")
 def cloned(lessons):
     """A tiny policy that reproduces the first demonstration."""
     policy = Policy(make_model(hidden=32, seed=2), VOCABULARY, max_new_tokens=24)
-    record = clone(policy, lessons[:1], think, CloningConfig(epochs=150, learning_rate=8e-3), seed=0)
+    lesson = with_thoughts(lessons[0], *(f"step {number}" for number in range(len(lessons[0].steps))))
+    record = clone(policy, [lesson], CloningConfig(epochs=150, learning_rate=8e-3), seed=0)
     assert record.final_loss < 0.1 and record.losses[0] > 3
     return policy
 
@@ -273,13 +271,11 @@ def test_a_policy_is_saved_and_loaded(cloned, dream, lessons, tmp_path):
     torch.testing.assert_close(torch.tensor(first.logprobs), torch.tensor(second.logprobs))
 
 
-def test_adapters_are_merged_after_cloning(lessons):
+def test_cloning_trains_adapters_alone(lessons):
     policy = Policy(make_model(), VOCABULARY)
     before = {name: weight.clone() for name, weight in policy.model.state_dict().items()}
-    clone(
-        policy, lessons, think, CloningConfig(epochs=3, learning_rate=1e-2), seed=0, lora=LoraConfig(rank=2)
-    )
-    after = policy.model.state_dict()
+    clone(policy, lessons, CloningConfig(epochs=3, learning_rate=1e-2), seed=0, lora=LoraConfig(rank=2))
+    after = merge_lora(policy.model).state_dict()
     assert after.keys() == before.keys()
     changed = {name.rsplit(".", 2)[-2] for name in before if not torch.equal(before[name], after[name])}
     assert changed == {"q_proj", "v_proj"}

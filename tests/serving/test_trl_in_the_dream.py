@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import trl
-from builders import AGENT, VOCABULARY, WORLD, make_episode, make_model, make_task
+from builders import AGENT, VOCABULARY, WORLD, make_episode, make_model, make_task, with_thoughts
 from datasets import Dataset
 from dream_server import serving
 from openenv.core import GenericEnvClient
@@ -55,7 +55,8 @@ def cloned(two_ways):
     """A tiny policy that goes to both places equally often."""
     policy = Policy(make_model(hidden=32, seed=2), VOCABULARY)
     settings = CloningConfig(epochs=90, learning_rate=8e-3, batch_tokens=4096)
-    clone(policy, two_ways, lambda history, action: "works", settings, 0, lora=LoraConfig())
+    demonstrations = [with_thoughts(episode, "works") for episode in two_ways]
+    clone(policy, demonstrations, settings, 0, lora=LoraConfig())
     return policy.model
 
 

@@ -32,6 +32,15 @@ def table_of(**columns) -> pa.Table:
     return pa.table(plain | columns)
 
 
+def test_a_file_without_thoughts_is_read(tmp_path):
+    """Files of earlier versions and of other programs have none."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(table_of().drop_columns(["thought"]), path)
+    assert store.read_transitions(path) == STEPS and {step.thought for step in STEPS} == {""}
+    pq.write_table(table_of(thought=["find mug", "", "put it"]), path)
+    assert [step.thought for step in store.read_transitions(path)] == ["find mug", "", "put it"]
+
+
 def texts(name):
     return [getattr(step, name) for step in STEPS]
 

@@ -192,14 +192,9 @@ class AlfworldAdapter(Adapter):
         """Return True if the engine said that nothing happens."""
         return read_state(next_state).event == "failed"
 
-    def think(self, trajectory: Trajectory, action: str) -> str:
-        """See `reasoning.think`."""
-        goal = read_goal(trajectory.task.instruction)
-        return reasoning.think(goal, read_knowledge(trajectory)) if goal else ""
-
-    def reflect(self, trajectory: Trajectory, action: str, alternatives: Sequence[tuple[str, str]]) -> str:
+    def reflect(self, trajectory: Trajectory, alternatives: Sequence[tuple[str, str]], thought: str) -> str:
         """See `reasoning.reflect`."""
-        return reasoning.reflect(trajectory, alternatives, self.think(trajectory, action))
+        return reasoning.reflect(trajectory, alternatives, thought)
 
     def reason(self, trajectory: Trajectory, action: str, next_state: str, reward: float) -> str:
         """See `reasoning.reason`."""

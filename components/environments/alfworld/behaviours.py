@@ -6,13 +6,15 @@ eager agent does by mistake: the wrong object to the right place, the right obje
 untreated, one thing brought twice where two are asked for, moves of what is not held, `nothing` taken for the
 name of a thing. Its outcomes come from the engine, so the experience model learns from it when an action
 fails.
+
+A step that the expert decided has the expert's thought; a mistake or a random action has none.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from components.environments.alfworld.games import HOLDS, OPENABLE, STATIONS, kind
 from components.environments.alfworld.goals import Goal, read_goal
@@ -83,7 +85,9 @@ def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
 
     def behave(trajectory: Trajectory, admissible: Sequence[str]) -> tuple[str, str]:
         knowledge = read_knowledge(trajectory)
-        return think(goal, knowledge), choose(knowledge, list(admissible))
+        expert.decided = False
+        action = choose(knowledge, list(admissible))
+        return think(goal, knowledge) if expert.decided else "", action
 
     return behave
 
@@ -94,8 +98,11 @@ class _Expert:
 
     goal: Goal
     rng: random.Random
+    decided: bool = field(default=False, init=False)
+    """Whether the expert has decided a step since this was last set to False."""
 
     def act(self, knowledge: Knowledge, admissible: list[str]) -> str:
+        self.decided = True
         goal = self.goal
         thing = knowledge.holding
         if thing and kind(thing) != goal.target:

@@ -237,13 +237,9 @@ class BrowserAdapter(Adapter):
         """See `behaviours.make_behaviour`."""
         return behaviours.make_behaviour(name, task, seed)
 
-    def think(self, trajectory: Trajectory, action: str) -> str:
-        """See `reasoning.think`."""
-        return reasoning.think(trajectory, action)
-
-    def reflect(self, trajectory: Trajectory, action: str, alternatives: Sequence[tuple[str, str]]) -> str:
+    def reflect(self, trajectory: Trajectory, alternatives: Sequence[tuple[str, str]], thought: str) -> str:
         """See `reasoning.reflect`."""
-        return reasoning.reflect(trajectory, alternatives, self.think(trajectory, action))
+        return reasoning.reflect(trajectory, alternatives, thought)
 
     def reason(self, trajectory: Trajectory, action: str, next_state: str, reward: float) -> str:
         """See `reasoning.reason`."""

@@ -66,7 +66,8 @@ _MALFORMED_ACTIONS = (
 def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
     """Return a new behaviour policy for one episode of `task`.
 
-    The policy maps (trajectory, admissible actions) to (thought, action).
+    The policy maps (trajectory, admissible actions) to (thought, action). A step of a solution has the
+    thought that leads to it, also where the goal is misread; a mistake or a random action has none.
 
     Raises:
         EnvironmentFailure: the name is unknown, or there is no expert for the task's instruction.
@@ -92,8 +93,9 @@ def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
     }[name]
 
     def behave(trajectory: Trajectory, admissible: Sequence[str]) -> tuple[str, str]:
+        player.solved = None
         action = choose(episode_status(trajectory), list(admissible))
-        return think(trajectory, action), action
+        return think(player.solved) if player.solved else "", action
 
     return behave
 
@@ -109,9 +111,13 @@ class _Player:
     """The place of the subgoal that a near miss misreads, and what it is read as."""
     misreads_goal: bool | None = field(default=None, init=False)
     """Whether this near-miss episode misreads its goal; None before its first step."""
+    solved: EpisodeStatus | None = field(default=None, init=False)
+    """What the last step of a solution was derived from, since this was last set to None."""
 
     def expert(self, status: EpisodeStatus, admissible: list[str]) -> str:
         """Return the next step of a solution; where none is known, any admissible action."""
+        if status.command:
+            self.solved = status
         return status.command or self._any(admissible)
 
     def noisy(self, status: EpisodeStatus, admissible: list[str]) -> str:

@@ -53,16 +53,15 @@ from components.records import Trajectory
 _ORDINALS = ("", "1st", "2nd", "3rd", *(f"{number}th" for number in range(4, 100)))
 
 
-def think(trajectory: Trajectory, action: str) -> str:
+def think(status: EpisodeStatus) -> str:
     """Return the thought that compares what is seen with what is wanted next, and the command that follows.
 
-    Returns `action` itself where no goal is known.
+    Empty where no goal is known.
     """
-    status = episode_status(trajectory)
     subgoal = status.next_subgoal
     command = status.command
     if subgoal is None or not command:
-        return _without_brackets(action)
+        return _without_brackets(command)
     element = find_element(status.view, subgoal)
     if element is None:
         candidates = join_names(find_candidates(status.view, subgoal))

@@ -15,7 +15,7 @@ from components.records import TEST, Trajectory, Transition
 
 
 def steps_have_words(it: Subject) -> str:
-    """Every step has a thought, a reason, and facts that do not contradict themselves."""
+    """Every step has a reason, and facts that do not contradict themselves."""
     for episode in it.episodes():
         for step in episode.steps:
             _require_words(it, episode, step)
@@ -25,10 +25,6 @@ def steps_have_words(it: Subject) -> str:
 def _require_words(it: Subject, episode: Trajectory, step: Transition) -> None:
     history = episode.up_to(step.step)
     facts = it.adapter.facts(episode.up_to(step.step + 1))
-    require(
-        it.adapter.think(history, step.action),
-        f"think gives no words for {step.action!r} in {episode.task.id}.",
-    )
     reason = it.adapter.reason(history, step.action, step.next_state, step.reward)
     require(reason, f"reason gives no words for {step.action!r}.")
     if isinstance(it.adapter, Grounding):

@@ -85,4 +85,4 @@ def _extended(episode: Trajectory, row: int, behaviour: str, action: str, answer
         answer.reward,
         answer.done,
     )
-    return Trajectory(episode.task, (*episode.steps, step))
+    return episode.with_step(step)

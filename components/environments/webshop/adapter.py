@@ -25,8 +25,6 @@ from components.environments.webshop import (
 )
 from components.environments.webshop.embody import DESCRIBED, DescribedShop, embody, read_spec
 from components.environments.webshop.environment import WebshopEnvironment
-from components.environments.webshop.goals import read_requirements
-from components.environments.webshop.knowledge import collect_knowledge
 from components.environments.webshop.shop.assortment import HELD_OUT_KINDS
 from components.environments.webshop.shop.catalogue import GENERATED, Catalogue, load_catalogue
 from components.environments.webshop.shop.official import official_folder
@@ -166,13 +164,9 @@ class WebshopAdapter(Adapter):
         """See `behaviours.make_behaviour`."""
         return behaviours.make_behaviour(name, task, seed)
 
-    def think(self, trajectory: Trajectory, action: str) -> str:
-        """See `thoughts.think`."""
-        return thoughts.think(read_requirements(trajectory.task.instruction), collect_knowledge(trajectory))
-
-    def reflect(self, trajectory: Trajectory, action: str, alternatives: Sequence[tuple[str, str]]) -> str:
+    def reflect(self, trajectory: Trajectory, alternatives: Sequence[tuple[str, str]], thought: str) -> str:
         """See `thoughts.reflect`."""
-        return thoughts.reflect(trajectory, alternatives, self.think(trajectory, action))
+        return thoughts.reflect(trajectory, alternatives, thought)
 
     def reason(self, trajectory: Trajectory, action: str, next_state: str, reward: float) -> str:
         """See `reasoning.reason`."""

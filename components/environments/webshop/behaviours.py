@@ -25,7 +25,8 @@ NAMES = ("expert", "noisy", "near_miss", "random")
 def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
     """Return a new behaviour policy for one episode of `task`.
 
-    The policy maps (trajectory, admissible actions) to (thought, action).
+    The policy maps (trajectory, admissible actions) to (thought, action). A step that the expert decided has
+    the expert's thought; a mistake or a random action has none.
 
     Raises:
         EnvironmentFailure: the name is unknown.
@@ -40,7 +41,9 @@ def make_behaviour(name: str, task: Task, seed: int) -> Behaviour:
 
     def behave(trajectory: Trajectory, admissible: Sequence[str]) -> tuple[str, str]:
         knowledge = collect_knowledge(trajectory)
-        return think(requirements, knowledge), act(knowledge, list(admissible))
+        expert.decided = False
+        action = act(knowledge, list(admissible))
+        return think(requirements, knowledge) if expert.decided else "", action
 
     return behave
 

@@ -7,12 +7,14 @@
     assistant  Reasoning: works, new
                State: At desk 1: mug 1.
                Outcome: continue
-    user       Action: take mug 1 from desk 1
+    user       Task: put a mug in desk
+               Action: take mug 1 from desk 1
     assistant  ...
 
-The current user turn also holds the retrieved examples, in front of the action; earlier turns keep neither
-their examples nor their reasoning. Every line of the form begins with its word at the start of a line. Text
-of several lines is indented from its second line on, so that no text forges a line of the form.
+Every user turn names the task, because the reward of a step depends on it, hundreds of tokens after the first
+turn. The current user turn also holds the retrieved examples, in front of the action; earlier turns keep
+neither their examples nor their reasoning. Every line of the form begins with its word at the start of a
+line. Text of several lines is indented from its second line on, so that no text forges a line of the form.
 """
 
 from __future__ import annotations
@@ -57,8 +59,8 @@ class ChatWorld:
 
     form = (
         "a conversation in the model's chat template. First user message: Task:, State:, [Hidden:], [Example "
-        "state:, Example action:, Example next state:], [Earlier state:], Action: ; later ones: Action: ; "
-        "the model writes: [Reasoning:], State:, Outcome: continue, success or failure"
+        "state:, Example action:, Example next state:], [Earlier state:], Action: ; later ones: Task:, "
+        "Action: ; the model writes: [Reasoning:], State:, Outcome: continue, success or failure"
     )
 
     def __init__(self, vocabulary: ChatVocabulary, *, reasoning: bool = True, recalled: int = 0) -> None:
@@ -126,6 +128,11 @@ class ChatWorld:
         """See `WorldFormat`."""
         return self._tokens_before(tokens, "\nState:" if self._reasoning else "State:")
 
+    def outcome_start(self, tokens: Sequence[int]) -> int:
+        """See `WorldFormat`."""
+        starts = range(len(tokens) - 1, 0, -1)
+        return next((at for at in starts if "\nOutcome:" in self._vocabulary.decode(tokens[at:])), 0)
+
     def premise_prompt(self, task: Task) -> tuple[list[int], list[int]]:
         """See `WorldFormat`."""
         return [], self._request(task, PREMISE_REQUEST)
@@ -144,9 +151,10 @@ class ChatWorld:
         return text.strip() if text and "\n" not in text else ""
 
     def _ask(self, task: Task, states: Sequence[str], lines: Sequence[str], premise: str) -> list[int]:
-        """The user message of a step, and the start of the reply: the first one shows task and state."""
+        """The user message of a step, and the start of the reply: the first one shows the state too."""
         if len(states) > 1:
-            return self._vocabulary.user("\n".join(lines)) + self._vocabulary.reply_start
+            text = "\n".join([_line("Task", task.instruction), *lines])
+            return self._vocabulary.user(text) + self._vocabulary.reply_start
         opening = [*_task_lines(task.instruction, states[-1]), *([_line(HIDDEN, premise)] if premise else [])]
         return self._vocabulary.begin("\n".join([*opening, *lines])) + self._vocabulary.reply_start
 

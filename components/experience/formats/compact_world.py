@@ -111,6 +111,10 @@ class CompactWorld:
         """See `WorldFormat`."""
         return list(tokens).index(self._vocabulary.marker_id(STATE)) + 1
 
+    def outcome_start(self, tokens: Sequence[int]) -> int:
+        """See `WorldFormat`: the last token is its marker."""
+        return len(tokens) - 1
+
     def premise_prompt(self, task: Task) -> tuple[list[int], list[int]]:
         """See `WorldFormat`."""
         return self.opening(task), self._vocabulary.encode(PREMISE)

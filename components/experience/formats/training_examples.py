@@ -1,6 +1,7 @@
 """Training examples of an experience model, in the format of its vocabulary.
 
-The loss is Eq. 5: -log P(R | ...) - log P(s', r | R, ...), on the answers alone.
+The loss is Eq. 5: -log P(R | ...) - log P(s', r | R, ...), on the answers alone. The tokens of the outcome r
+can weigh more.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ def render_trajectory(
     demonstrations: Sequence[Sequence[Transition]],
     *,
     history: bool = True,
+    outcome_weight: float = 1.0,
 ) -> Example:
     """A whole episode as one training example, with the loss on the answers only.
 
@@ -27,6 +29,7 @@ def render_trajectory(
     Args:
         demonstrations: for each step, the transitions retrieved for it (may be empty).
         history: False shows each step the task and its state, but no earlier step.
+        outcome_weight: of the outcome's tokens in the loss; the other tokens of an answer have weight 1.
     """
     task, premise = trajectory.task, trajectory.premise
     segments = [_segment(text.opening(task, premise), False)]
@@ -35,14 +38,23 @@ def render_trajectory(
         prompt = text.question(task, states, step.action, demos, premise)
         answer = recorded_answer(step)
         target = text.answer(answer)
+        weights = _weights(text, target, outcome_weight)
         growth = text.growth(task, states, step.action, answer, premise) if history else []
         if growth == prompt + target:
-            segments += [_segment(prompt, False), _segment(target, True)]
+            segments += [_segment(prompt, False), Segment(target, weights)]
             continue
-        segments.append(Segment(prompt + target, [False] * len(prompt) + [True] * len(target), branch=True))
+        segments.append(Segment(prompt + target, [False] * len(prompt) + weights, branch=True))
         if history:
             segments.append(_segment(growth, False))
     return Example(segments)
+
+
+def _weights(text: WorldFormat, target: list[int], outcome_weight: float) -> list[float]:
+    """The weight of each token of the answer `target` in the loss."""
+    if outcome_weight == 1:
+        return [True] * len(target)
+    start = text.outcome_start(target)
+    return [True] * start + [outcome_weight] * (len(target) - start)
 
 
 def render_variation(text: WorldFormat, task: Task, instruction: str) -> Example:

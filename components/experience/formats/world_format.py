@@ -81,6 +81,9 @@ class WorldFormat(Protocol):
     def state_start(self, tokens: Sequence[int]) -> int:
         """How many tokens of a parsable answer stand before the text of its state."""
 
+    def outcome_start(self, tokens: Sequence[int]) -> int:
+        """How many tokens of an answer stand before its outcome, that is reward and end of the episode."""
+
     def premise_prompt(self, task: Task) -> tuple[list[int], list[int]]:
         """The trunk, and the tokens behind it, that request a premise."""
 

@@ -21,16 +21,21 @@ from components.language.kernels.tree_attention import TreeLayout, lay_out_tree
 
 @dataclass
 class Segment:
-    """Consecutive tokens; `loss[i]` is True if `tokens[i]` is to be predicted."""
+    """Consecutive tokens; `loss[i]` is the weight in the loss of predicting `tokens[i]`, 0 or False: none."""
 
     tokens: list[int]
-    loss: list[bool]
+    loss: Sequence[float]
     branch: bool = False
 
     def __post_init__(self) -> None:
         """Raise ValueError if `loss` and `tokens` differ in length."""
         if len(self.tokens) != len(self.loss):
             raise ValueError(f"{len(self.tokens)} tokens with {len(self.loss)} loss flags; expected as many")
+
+    @property
+    def predicted(self) -> int:
+        """How many of its tokens are to be predicted."""
+        return sum(bool(weight) for weight in self.loss)
 
 
 @dataclass
@@ -63,14 +68,16 @@ class Batch:
     """B examples, padded on the right to L tokens.
 
     `input_ids`, `position_ids` and `predecessor` are int64 [B, L]. Token i of row b is predicted at position
-    `predecessor[b, i]`. `loss_mask` and `real` (not padding) are bool [B, L]. `segments` int64 [B, L] numbers
-    the branches; -1 is the trunk. `tree` is None if no example has branches. Plain causal attention is then
-    correct, because no token attends to the padding after it.
+    `predecessor[b, i]`. `loss_mask` and `real` (not padding) are bool [B, L]. `loss_weights` fp32 [B, L] is
+    the weight of a predicted token, 0 elsewhere. `segments` int64 [B, L] numbers the branches; -1 is the
+    trunk. `tree` is None if no example has branches. Plain causal attention is then correct, because no token
+    attends to the padding after it.
     """
 
     input_ids: Tensor
     position_ids: Tensor
     loss_mask: Tensor
+    loss_weights: Tensor
     predecessor: Tensor
     real: Tensor
     segments: Tensor
@@ -82,6 +89,7 @@ class Batch:
             self.input_ids.to(device),
             self.position_ids.to(device),
             self.loss_mask.to(device),
+            self.loss_weights.to(device),
             self.predecessor.to(device),
             self.real.to(device),
             self.segments.to(device),
@@ -110,7 +118,7 @@ class _Layout:
     """One example as flat lists: for each token its position, predecessor and segment (-1: trunk)."""
 
     tokens: list[int]
-    loss: list[bool]
+    loss: list[float]
     positions: list[int]
     predecessors: list[int]
     segments: list[int]
@@ -154,7 +162,7 @@ def collate(examples: Sequence[Example], pad_id: int) -> Batch:
     ids = torch.full(shape, pad_id, dtype=torch.long)
     positions = torch.zeros(shape, dtype=torch.long)
     predecessor = torch.zeros(shape, dtype=torch.long)
-    loss = torch.zeros(shape, dtype=torch.bool)
+    weights = torch.zeros(shape)
     real = torch.zeros(shape, dtype=torch.bool)
     segments = torch.full(shape, -1, dtype=torch.long)
     for row, layout in enumerate(layouts):
@@ -162,11 +170,11 @@ def collate(examples: Sequence[Example], pad_id: int) -> Batch:
         ids[row, :count] = torch.tensor(layout.tokens, dtype=torch.long)
         positions[row, :count] = torch.tensor(layout.positions, dtype=torch.long)
         predecessor[row, :count] = torch.tensor(layout.predecessors, dtype=torch.long)
-        loss[row, :count] = torch.tensor(layout.loss, dtype=torch.bool)
+        weights[row, :count] = torch.tensor(layout.loss, dtype=torch.float32)
         segments[row, :count] = torch.tensor(layout.segments, dtype=torch.long)
         real[row, :count] = True
     tree = lay_out_tree(segments, real) if any(example.has_branches for example in examples) else None
-    return Batch(ids, positions, loss, predecessor, real, segments, tree)
+    return Batch(ids, positions, weights > 0, weights, predecessor, real, segments, tree)
 
 
 def batches(examples: Sequence[Example], batch_tokens: int, seed: int) -> Iterator[list[Example]]:

@@ -13,7 +13,7 @@ import torch
 
 from components.errors import TrainingError
 from components.language.compute import Compute
-from components.language.freed_memory import EVERY, release_freed_memory
+from components.language.freed_memory import KeptMemory
 from components.language.training import parallel
 from components.language.training.examples import Example, batches, collate
 from components.language.training.loss_watch import is_jump
@@ -81,6 +81,7 @@ class TrainingRun:
         self.batch = 0
         self.learning_rate = 0.0
         self._start_time = time.monotonic()
+        self._memory = KeptMemory()
 
     @property
     def progress(self) -> float:
@@ -108,9 +109,9 @@ class TrainingRun:
         """
         self.learning_rate = self._scheduled_learning_rate()
         loss = math.nan
-        loss_tokens = sum(sum(segment.loss) for example in examples for segment in example.segments)
-        if loss_tokens:
-            (loss,) = parallel.sums([self._backward(parallel.share(examples), loss_tokens)])
+        total_weight = sum(sum(segment.loss) for example in examples for segment in example.segments)
+        if total_weight:
+            (loss,) = parallel.sums([self._backward(parallel.share(examples), total_weight)])
             if not math.isfinite(loss):
                 raise TrainingError(
                     f"The loss is {loss} at step {self.record.steps + 1} "
@@ -128,8 +129,7 @@ class TrainingRun:
         self.record.steps += 1
         self.record.tokens += sum(len(example) for example in examples)
         self.record.seconds = time.monotonic() - self._start_time
-        if self.record.steps % EVERY == 0:
-            release_freed_memory()
+        self._memory.after_update()
         return loss
 
     def _scheduled_learning_rate(self) -> float:
@@ -137,13 +137,14 @@ class TrainingRun:
         warmth = min(1.0, (self.record.steps + 1) / self.plan.warm_up)
         return self.plan.learning_rate * warmth * 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress)))
 
-    def _backward(self, examples: Sequence[Example], loss_tokens: int) -> float:
-        """Add the gradient of this rank's `examples`; returns their part of the mean over `loss_tokens`."""
+    def _backward(self, examples: Sequence[Example], total_weight: float) -> float:
+        """Add the gradient of this rank's `examples`; returns their part of the weighted mean."""
         if not examples:
             return 0.0
         batch = collate(examples, self.plan.pad_id).to(self.weights[0].device)
         with self.plan.compute.forward():
-            loss_part = -(token_logprobs(self.model, batch).logprobs.sum() / loss_tokens)
+            logprobs = token_logprobs(self.model, batch).logprobs
+            loss_part = -((logprobs * batch.loss_weights[batch.loss_mask]).sum() / total_weight)
         loss_part.backward()
         return loss_part.item()
 

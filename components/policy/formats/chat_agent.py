@@ -11,8 +11,9 @@
 The last line of a reply names the action; everything before it is the thought, a block of thinking included.
 Observations of several lines are indented from their second line on.
 
-Differs from the paper: its agent prompt (verl-agent's template) also lists the admissible actions. Ours does
-not, because a dream has no such list.
+Differs from the paper: its agent prompt (verl-agent's template) also lists the admissible actions. A dream
+has no such list, so a policy that is trained here never sees one. A model at an endpoint may
+(`endpoint.admissible`); the list is then the last line of a user message.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from components.language.vocabulary.chat_vocabulary import ChatVocabulary
 from components.records import Task
 
 INSTRUCTIONS = (
-    "You act in this world to complete the user's task. Reply to each observation with two lines: Thought: "
-    "and what you think, then Action: and one action."
+    "You act in this world to complete the user's task. Reply to each observation with one action, in a last "
+    "line that begins with Action:. You may think first, in a line that begins with Thought:."
 )
 _ACTION = "Action: "
 _THOUGHT = "Thought: "
@@ -100,14 +101,16 @@ def parse_reply(text: str) -> tuple[str, str]:
     return before.strip().removeprefix(_THOUGHT).strip(), action
 
 
-def first_message(instruction: str, state: str) -> str:
+def first_message(instruction: str, state: str, admissible: Sequence[str] = ()) -> str:
     """The text of the first user message: task and initial state."""
-    return "\n".join([_line("Task: ", instruction), observation_message(state)])
+    return "\n".join([_line("Task: ", instruction), observation_message(state, admissible)])
 
 
-def observation_message(state: str) -> str:
-    """The text of a user message that shows a state."""
-    return _line("Observation: ", state)
+def observation_message(state: str, admissible: Sequence[str] = ()) -> str:
+    """The text of a user message that shows a state, and the admissible actions if there are any."""
+    lines = [_line("Observation: ", state)]
+    lines += [_line("Admissible actions: ", "; ".join(admissible))] if admissible else []
+    return "\n".join(lines)
 
 
 def _line(word: str, text: str) -> str:

@@ -12,20 +12,20 @@ from components.records import Trajectory
 def render_demonstration(
     text: AgentFormat,
     trajectory: Trajectory,
-    thoughts: Sequence[str],
+    *,
+    thoughts: Sequence[str] | None = None,
     imitated: Sequence[bool] | None = None,
 ) -> Example:
     """An episode as one example for cloning, with loss on thoughts and actions.
 
     Args:
-        thoughts: one per step.
+        thoughts: one per step; None: the recorded ones.
         imitated: whether a step's reply has loss, one value per step; None: all of them.
     """
-    task = trajectory.task
+    task, steps = trajectory.task, trajectory.steps
+    thoughts = [step.thought for step in steps] if thoughts is None else thoughts
     segments = [without_loss(text.opening(task))]
-    for step, thought, has_loss in zip(
-        trajectory.steps, thoughts, imitated or [True] * len(thoughts), strict=True
-    ):
+    for step, thought, has_loss in zip(steps, thoughts, imitated or [True] * len(steps), strict=True):
         reply = text.reply(thought, step.action)
         segments += [
             without_loss(text.ask(task)),

@@ -285,4 +285,4 @@ def _restore(name: str, state: dict[str, Any], own: Learner | None = None) -> No
 
 
 def _count_loss_tokens(example: Example) -> int:
-    return sum(sum(segment.loss) for segment in example.segments)
+    return sum(segment.predicted for segment in example.segments)

@@ -20,7 +20,7 @@ from typing import Any
 from components.config.lora_config import LoraConfig
 from components.config.rl_config import RLConfig
 from components.errors import TrainingError
-from components.language.adapters import add_lora, merge_lora
+from components.language.adapters import add_lora
 from components.language.freed_memory import release_freed_memory
 from components.language.training.checkpoints import (
     checkpoint_limit,
@@ -122,7 +122,7 @@ class Loop:
         self.snapshots = snapshots
         self._count_tokens = tokens
         policy.max_new_tokens = config.max_new_tokens
-        policy.model = add_lora(policy.model, lora, seed=seed)
+        policy.model = add_lora(policy.model, lora, seed=seed, frozen=policy.compute.frozen)
         self.learner = learner_class(config).on_all_ranks(policy, algorithm, config, demonstrations)
         algorithm.start(policy, config)
         self.state = LoopState()
@@ -136,8 +136,7 @@ class Loop:
     ) -> LoopState:
         """Run the remaining iterations and return the state.
 
-        An iteration starts only if `budget` suffices for its longest possible episodes. At the end, adapters
-        are merged into the weights.
+        An iteration starts only if `budget` suffices for its longest possible episodes.
 
         Args:
             budget: maximum number of interactions in the world; None: no limit.
@@ -169,7 +168,6 @@ class Loop:
             release_freed_memory()
             if on_iteration:
                 on_iteration(self.state.iteration, figures)
-        self.policy.model = merge_lora(self.policy.model)
         return self.state
 
     def _iterate(

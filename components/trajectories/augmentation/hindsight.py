@@ -24,6 +24,7 @@ from components.environments.capabilities import Adapter, Judging
 from components.errors import ConfigError
 from components.records import Task, Trajectory
 from components.trajectories.augmentation.renaming import Names
+from components.trajectories.recording import with_reasoning
 
 HINDSIGHT_MARK = "~h"
 """Appended to the task id of a relabelled copy, before the number of the copy."""
@@ -69,7 +70,7 @@ def hindsight(episodes: Sequence[Trajectory], adapter: Adapter, copies: int, see
             instructions = _candidates(episode, names, similar_instructions[episode.task.id], rng)
             copy = _reverse_outcome(episode, adapter, instructions, f"{HINDSIGHT_MARK}{number}")
             if copy:
-                relabelled.append(_with_reasoning(copy, adapter))
+                relabelled.append(with_reasoning(adapter, copy))
     return relabelled
 
 
@@ -112,18 +113,6 @@ def _reverse_outcome(
         if instruction != episode.task.instruction and adapter.judged(copy) == reversed_reward:
             return copy
     return None
-
-
-def _with_reasoning(copy: Trajectory, adapter: Adapter) -> Trajectory:
-    """The copy with the teacher's reasoning for its new instruction."""
-    reasonings = [
-        adapter.reason(copy.up_to(step.step), step.action, step.next_state, step.reward)
-        for step in copy.steps
-    ]
-    steps = [
-        replace(step, reasoning=reasoning) for step, reasoning in zip(copy.steps, reasonings, strict=True)
-    ]
-    return replace(copy, steps=tuple(steps))
 
 
 def _candidates(

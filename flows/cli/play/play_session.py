@@ -66,7 +66,7 @@ def play(config: Config, root: Path, settings: PlaySettings, console: Console) -
 
     adapter = make_adapter(config.environment.model_copy(update={"workers": 1}))
     transitions = offline_transitions(config, layout)
-    with decoding():
+    with decoding(config):
         dream = dream_with(model.directory, config, transitions, [], held_out(layout), root)
         real = adapter.open() if settings.side_by_side else None
         witness = ReplayChecker(adapter)

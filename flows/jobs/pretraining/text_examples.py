@@ -98,11 +98,10 @@ def render_examples(
 
 
 def agent_example(adapter: Adapter, vocabulary: CompactVocabulary, episode: Trajectory) -> Example:
-    """Return an episode in the agent's form, with the thoughts of its adapter.
+    """Return an episode in the agent's form.
 
     Steps that changed no fact are in the context, without loss.
     """
-    thoughts = [adapter.think(episode.up_to(step.step), step.action) for step in episode.steps]
     facts = [adapter.facts(episode.up_to(place)) for place in range(len(episode.steps) + 1)]
     changed = [any(fact[0] != "event" for fact in after - before) for before, after in pairwise(facts)]
-    return render_demonstration(agent_format(vocabulary), episode, thoughts, changed)
+    return render_demonstration(agent_format(vocabulary), episode, imitated=changed)

@@ -79,7 +79,7 @@ def play_anything(world, tasks, steps, seed):
                     answer.reward,
                     answer.done,
                 )
-                played[row] = Trajectory(tasks[row], (*played[row].steps, transition))
+                played[row] = played[row].with_step(transition)
     return played
 
 

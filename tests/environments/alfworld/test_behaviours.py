@@ -9,8 +9,9 @@ from alfworld_play import moments, obstacle_of
 from builders import make_episode, make_task
 
 from components.environments.alfworld.behaviours import make_behaviour, malformed
+from components.environments.alfworld.goals import read_goal
 from components.environments.alfworld.knowledge import Knowledge, read_knowledge
-from components.environments.alfworld.reasoning import reason
+from components.environments.alfworld.reasoning import reason, think
 from components.environments.alfworld.states import read_state
 
 H = " Holding nothing."
@@ -33,6 +34,21 @@ def test_random_and_near_miss_play_contain_refused_actions(played):
     assert any("nothing" in action.split() for action in actions), "a word that states hold is no name"
     rng = random.Random(0)
     assert any("<success>" in malformed(Knowledge(receptacles=["desk 1"]), rng) for _ in range(200))
+
+
+def test_only_steps_that_the_expert_decided_have_its_thought(played):
+    """Nobody writes an expert's thought beside a mistake or a random action."""
+    shares = {
+        name: sum(bool(step.thought) for _, step in moments(e)) / len(moments(e))
+        for name, e in played.items()
+    }
+    assert shares["expert"] == 1 and shares["random"] == 0
+    assert 0.6 < shares["noisy"] < 0.9 and 0.2 < shares["near_miss"] < 0.6
+    for name, episodes in played.items():
+        for history, step in moments(episodes):
+            if step.thought:
+                goal = read_goal(history.task.instruction)
+                assert step.thought == think(goal, read_knowledge(history)), name
 
 
 def test_a_near_miss_brings_one_thing_twice_where_two_are_asked_for():

@@ -61,7 +61,7 @@ def play_expert(adapter, world, tasks, limit):
                     answer.reward,
                     answer.done,
                 )
-                played[row] = Trajectory(tasks[row], (*played[row].steps, transition))
+                played[row] = played[row].with_step(transition)
     return played
 
 

@@ -87,7 +87,7 @@ def test_a_pen_cannot_be_heated_and_no_mug_lies_in_a_fridge_that_is_closed(world
         (answer,) = world.step([action])
         assert (read_state(answer.state).event == "failed") == bool(obstacle), action
         transition = Transition("t", "e", number, "", action, answer.state, 0.0, False)
-        episode = Trajectory(body, (*episode.steps, transition))
+        episode = episode.with_step(transition)
 
 
 def test_all_needs_hold_for_admissible_commands_alone(world, tasks):
@@ -109,7 +109,7 @@ def test_all_needs_hold_for_admissible_commands_alone(world, tasks):
             transition = Transition(
                 "t", "e", len(played[row].steps), "", actions[row], answer.state, answer.reward, answer.done
             )
-            played[row] = Trajectory(tasks[row], (*played[row].steps, transition))
+            played[row] = played[row].with_step(transition)
 
 
 def test_known_places_hold_what_the_engine_shows_again(played, wild):

@@ -12,7 +12,7 @@ from components.environments.alfworld.embody import embody
 from components.environments.alfworld.games import FAMILIES
 from components.environments.alfworld.goals import RESULT, read_goal
 from components.environments.alfworld.knowledge import read_knowledge
-from components.environments.alfworld.reasoning import reason
+from components.environments.alfworld.reasoning import reason, think
 from components.environments.alfworld.states import read_state
 from components.records import Trajectory, Transition
 
@@ -41,7 +41,7 @@ def test_going_to_a_lit_lamp_can_be_the_last_step(world):
         (answer,) = world.step([action])
         texts.append(reason(episode, action, answer.state, answer.reward).partition(". ")[2])
         transition = Transition("t", "e", len(texts), "", action, answer.state, answer.reward, answer.done)
-        episode = Trajectory(body, (*episode.steps, transition))
+        episode = episode.with_step(transition)
     assert (
         texts[1]
         == "a switch, desklamp 1 want desklamp 1: yes. works. desklamp want desklamp: yes, nothing want "
@@ -172,18 +172,22 @@ def test_treatments_are_named_before_the_state():
     )
 
 
-def test_thoughts_carry_what_a_later_step_needs(adapter):
+def thought_after(episode):
+    return think(read_goal(episode.task.instruction), read_knowledge(episode))
+
+
+def test_thoughts_carry_what_a_later_step_needs():
     room = "Room: desk 1, shelf 1, shelf 2." + H
     shown = [
         ("go to shelf 1", "At shelf 1: desklamp 1." + H),
         ("go to shelf 2", "At shelf 2: mug 1, mug 2." + H),
     ]
     look = make_episode(make_task(instruction="look at mug under the desklamp", initial_state=room), *shown)
-    assert adapter.think(look, "") == "note desklamp 1 at shelf 1. mug want mug: yes. mug 1 at shelf 2"
+    assert thought_after(look) == "note desklamp 1 at shelf 1. mug want mug: yes. mug 1 at shelf 2"
     took = [*shown, ("take mug 1 from shelf 2", "Took mug 1 from shelf 2. Holding mug 1.")]
     two = make_task(instruction="put two mug in desk", initial_state=room)
     assert (
-        adapter.think(make_episode(two, *took), "")
+        thought_after(make_episode(two, *took))
         == "note mug 2 at shelf 2 next. mug want mug: yes. mug 1 to desk 1"
     )
     put = [
@@ -191,16 +195,16 @@ def test_thoughts_carry_what_a_later_step_needs(adapter):
         ("go to desk 1", "At desk 1: nothing. Holding mug 1."),
         ("move mug 1 to desk 1", "Moved mug 1 to desk 1." + H),
     ]
-    assert adapter.think(make_episode(two, *put), "") == "note mug 1 at desk 1 placed. mug 2 at shelf 2"
+    assert thought_after(make_episode(two, *put)) == "note mug 1 at desk 1 placed. mug 2 at shelf 2"
 
 
-def test_the_thoughts_of_the_expert_lead_to_its_actions(adapter, played):
+def test_the_thoughts_of_the_expert_lead_to_its_actions(played):
     """`find` before exploring, the thing and its place before taking it, the verb before treating, the goal
     before delivering.
     """
     counts = Counter()
     for history, step in moments(played["expert"]):
-        thought, verb = adapter.think(history, step.action), step.action.split()[0]
+        thought, verb = step.thought, step.action.split()[0]
         compared, _, aim = thought.rpartition(". ")
         counts[aim.split()[0]] += 1
         if verb in ("heat", "cool", "clean"):
@@ -232,7 +236,7 @@ def test_the_thoughts_of_the_expert_lead_to_its_actions(adapter, played):
     assert {"find", "heat", "cool", "clean"} <= counts.keys() and min(counts["yes"], counts["no"]) > 10
 
 
-def test_a_thought_drops_a_thing_that_is_not_the_target(adapter, tasks):
+def test_a_thought_drops_a_thing_that_is_not_the_target(tasks):
     body = next(task for task in tasks if "mug" not in task.instruction)
     wrong = make_episode(body, ("take mug 1 from desk 1", "Took mug 1 from desk 1. Holding mug 1."))
-    assert adapter.think(wrong, "") == f"mug want {read_goal(body.instruction).target}: no. drop mug 1"
+    assert thought_after(wrong) == f"mug want {read_goal(body.instruction).target}: no. drop mug 1"

@@ -85,7 +85,7 @@ def test_five_hundred_episodes_and_five_killed_browsers():
                         answer.reward,
                         answer.done,
                     )
-                    played[row] = Trajectory(batch[row][0], (*played[row].steps, step))
+                    played[row] = played[row].with_step(step)
                     if answer.done:
                         alive.discard(row)
                         ends["failed" if "failed" in answer.info else "won" if answer.reward else "lost"] += 1

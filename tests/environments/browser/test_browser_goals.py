@@ -181,11 +181,12 @@ def test_quoted_words_are_separated_and_still_read():
 
 
 def test_thoughts_compare_up_to_the_target():
-    assert (
-        think(make_episode(TASK), "") == "16 Username want Username: yes. blank want kenda: no. fill 16 kenda"
-    )
-    assert think(make_episode(TASK, USER, PASSWORD), "") == "20 Login want Login: yes. click 20"
-    assert think(make_episode(SEARCH), "") == "ornare want proin: no. open 20"
+    def thought(task, *steps):
+        return think(episode_status(make_episode(task, *steps)))
+
+    assert thought(TASK) == "16 Username want Username: yes. blank want kenda: no. fill 16 kenda"
+    assert thought(TASK, USER, PASSWORD) == "20 Login want Login: yes. click 20"
+    assert thought(SEARCH) == "ornare want proin: no. open 20"
     assert reflect(
         make_episode(TASK),
         [("click [9]", f"Failed: no such element.\n{BLANK}"), SEND, ("click [16]", BLANK)],

@@ -50,6 +50,20 @@ def test_forms_are_sent_with_one_field_wrong():
     assert [sent(seed) for seed in range(20)] == ends[:20]
 
 
+def test_a_step_of_a_misread_goal_has_the_thought_that_leads_to_it():
+    """Not the thought of the right goal beside a wrong word."""
+    task = Task("login/0", "browser", "train", GOAL, FORM.format("", ""), "login-user", "{}")
+    replies = [
+        make_behaviour("near_miss", task, seed)(Trajectory(task), ["click [20]"]) for seed in range(200)
+    ]
+    with_thought = [(thought, action) for thought, action in replies if thought]
+    wrong = [thought for thought, action in with_thought if action == "fill [16] r2"]
+    assert len(wrong) > 3 and all(thought.endswith("blank want r2: no. fill 16 r2") for thought in wrong)
+    assert all(thought.endswith(action.replace("[", "").replace("]", "")) for thought, action in with_thought)
+    random = [make_behaviour("random", task, seed)(Trajectory(task), ["click [20]"])[0] for seed in range(50)]
+    assert set(random) == {""}
+
+
 def filled(*words, then=("click [20]", "Episode over.")):
     """Return the episode that fills the form with two words and then takes one more action."""
     task = Task("login/0", "browser", "train", GOAL, FORM.format("", ""), "login-user", "{}")

@@ -140,6 +140,16 @@ def test_a_thought_compares_and_names_the_next_step(states, thought):
     assert think(WANTS, after(*states)) == thought
 
 
+def test_only_steps_that_the_expert_decided_have_its_thought(shopped):
+    thoughts = {
+        name: [step.thought for episode in episodes for step in episode.steps]
+        for name, episodes in shopped.items()
+    }
+    shares = {name: sum(map(bool, texts)) / len(texts) for name, texts in thoughts.items()}
+    assert shares["expert"] == 1 and shares["random"] == 0
+    assert 0.6 < shares["noisy"] < 0.9 and 0.1 < shares["near_miss"] < 0.6
+
+
 def test_experts_succeed_and_the_other_behaviours_often_fail(shopped):
     won = {name: sum(e.success for e in episodes) / len(episodes) for name, episodes in shopped.items()}
     assert (
@@ -184,7 +194,8 @@ def test_a_reflection_names_the_consequences_of_alternatives(shop):
         ("click[moon]", "nothing happens on item 3. chosen: nothing."),
         ("click[buy now]", "bought item 3. chosen: nothing."),
     ]
-    assert shop.reflect(history, "click[navy]", tried) == (
+    thought = "nothing want navy: no, nothing want large: no. choose navy"
+    assert shop.reflect(history, tried, thought) == (
         "click[red] would not help. click[moon] would fail. click[buy now] would buy the wrong thing. "
         "nothing want navy: no, nothing want large: no. choose navy"
     )

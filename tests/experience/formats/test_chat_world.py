@@ -187,12 +187,22 @@ def test_an_episode_equals_what_the_template_renders(vocabulary, world):
             "content": f"Task: put a mug in desk\nState: {EPISODE.task.initial_state}\nAction: go to desk 1",
         },
         {"role": "assistant", "content": "State: At desk 1: mug 1.\nOutcome: continue"},
-        {"role": "user", "content": "Action: take mug 1 from desk 1"},
+        {"role": "user", "content": "Task: put a mug in desk\nAction: take mug 1 from desk 1"},
         {"role": "assistant", "content": "State: Took mug 1.\nOutcome: success"},
     ]
     rendered = vocabulary.tokenizer.apply_chat_template(messages, tokenize=False)
     tokens = [token for segment in example.segments for token in segment.tokens]
     assert vocabulary.decode(tokens) == rendered.removesuffix("\n")
+
+
+def test_the_tokens_of_the_outcome_can_weigh_more(vocabulary, world):
+    example = render_trajectory(world, EPISODE, [[], []], outcome_weight=5)
+    answers = [segment for segment in example.segments if any(segment.loss)]
+    assert len(answers) == len(EPISODE.steps)
+    for answer, outcome in zip(answers, ("continue", "success"), strict=True):
+        assert set(answer.loss) == {1, 5} and list(answer.loss) == sorted(answer.loss)
+        heavy = [token for token, weight in zip(answer.tokens, answer.loss, strict=True) if weight == 5]
+        assert vocabulary.decode(heavy) == f"\nOutcome: {outcome}<|im_end|>"
 
 
 def test_earlier_states_and_the_premise_stand_where_they_are_needed(vocabulary):
@@ -202,7 +212,8 @@ def test_earlier_states_and_the_premise_stand_where_they_are_needed(vocabulary):
     later = vocabulary.decode(text.question(task, states, "go to desk 1", premise="mug 1 desk 1"))
     assert "State: In the room.\nHidden: mug 1 desk 1\nAction: go to desk 1<|im_end|>" in first
     assert "Earlier state: At desk 1: mug 1.\nAction: go to desk 1<|im_end|>" in later
-    assert "Hidden" not in later and "Task" not in later
+    assert later.count("Task: put a mug in desk") == 1
+    assert "Hidden" not in later and "\nState: " not in later
 
 
 def test_retrieved_examples_and_reasoning_stand_in_the_current_turn_alone(vocabulary):

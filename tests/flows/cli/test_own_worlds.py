@@ -172,7 +172,7 @@ WRONG = {
         {"contradiction": lambda self, history, state: "no"},
         "A real state is objected to: no",
     ),
-    "no thought": ({"think": lambda self, history, action: ""}, "think gives no words for"),
+    "no reason": ({"reason": lambda self, *_: ""}, "reason gives no words for"),
     "no facts": ({"facts": lambda self, trajectory: set()}, "facts finds nothing in"),
     "everything is feasible": ({"feasible": lambda self, task: ""}, "'be happy' is called feasible"),
     "progress without success": ({"progress": lambda self, trajectory: 1.0}, "1.0 in own/"),

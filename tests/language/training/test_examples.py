@@ -53,6 +53,12 @@ def test_positions_predecessors_and_loss_follow_each_chain():
     assert batch.real.sum() == 14
 
 
+def test_a_flag_of_loss_is_a_weight():
+    batch = collate([Example([Segment([5, 6, 7, 8], [False, True, 0.0, 2.5])])], pad_id=0)
+    assert batch.loss_mask[0].tolist() == [False, True, False, True]
+    assert batch.loss_weights[0].tolist() == [0, 1, 0, 2.5]
+
+
 def test_without_branches_no_mask_is_built():
     batch = collate(
         [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from builders import make_episode, make_task
+from builders import make_episode, make_task, with_thoughts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from language.foreign import CHATML, make_checkpoint
@@ -110,7 +110,7 @@ def test_a_hostile_text_begins_no_turn_and_no_line_of_the_form(agent, vocabulary
 
 
 def test_an_episode_equals_what_the_template_renders(agent, vocabulary):
-    example = render_demonstration(agent, EPISODE, ["find mug", ""])
+    example = render_demonstration(agent, with_thoughts(EPISODE, "find mug", ""))
     opening = f"Task: put a mug in desk\nObservation: {EPISODE.task.initial_state}"
     messages = [
         {"role": "system", "content": vocabulary.system},
@@ -126,7 +126,7 @@ def test_an_episode_equals_what_the_template_renders(agent, vocabulary):
 
 
 def test_cloning_has_loss_on_the_replies_and_their_ends(agent, vocabulary):
-    example = render_demonstration(agent, EPISODE, ["find mug", ""])
+    example = render_demonstration(agent, with_thoughts(EPISODE, "find mug", ""))
     with_loss = [t for s in example.segments for t, loss in zip(s.tokens, s.loss, strict=True) if loss]
     assert with_loss == agent.reply("find mug", "go to desk 1") + agent.reply("", "take mug 1")
     assert vocabulary.decode(agent.reply("", "take mug 1")).startswith("Action: take mug 1")
@@ -178,9 +178,10 @@ def test_a_cloned_policy_acts_and_its_replies_end_once(base):
     policy = Policy(model, vocabulary, max_new_tokens=40)
     wait = make_episode(make_task(), ("look", "Nothing happens."), ("look", "Nothing happens."))
     config = CloningConfig(epochs=120, learning_rate=5e-3)
-    clone(policy, [wait], lambda history, action: f"step {len(history.steps)}", config, seed=0)
+    clone(policy, [with_thoughts(wait, "step 0", "step 1")], config, seed=0)
     (rollout,) = play(policy, Still(), [make_task()], max_steps=2, temperature=0.0, seed=0)
-    assert rollout.thoughts == ["step 0", "step 1"] and rollout.truncated_replies == rollout.malformed == 0
+    assert [step.thought for step in rollout.trajectory.steps] == ["step 0", "step 1"] == rollout.thoughts
+    assert rollout.truncated_replies == rollout.malformed == 0
     assert [step.action for step in rollout.trajectory.steps] == ["look", "look"]
     agent = policy.text
     shown = agent.observation("Nothing happens.") + agent.ask(make_task())

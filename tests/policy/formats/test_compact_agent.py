@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import AGENT, VOCABULARY, make_episode, make_task
+from builders import AGENT, VOCABULARY, make_episode, make_task, with_thoughts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,7 +66,7 @@ def test_cloning_has_loss_on_thoughts_and_actions_only():
     episode = make_episode(
         make_task(), ("go to desk 1", "At desk 1: mug 1."), ("take mug 1 from desk 1", "Took mug 1.")
     )
-    example = render_demonstration(AGENT, episode, ["find mug", "mug 1 at desk 1"])
+    example = render_demonstration(AGENT, with_thoughts(episode, "find mug", "mug 1 at desk 1"))
     assert not any(segment.branch for segment in example.segments)
     loss_tokens = [t for s in example.segments for t, flag in zip(s.tokens, s.loss, strict=True) if flag]
     replies = [
@@ -86,4 +86,4 @@ def test_cloning_has_loss_on_thoughts_and_actions_only():
         *AGENT.observation("Took mug 1."),
     ]
     with pytest.raises(ValueError, match="shorter"):
-        render_demonstration(AGENT, episode, ["find mug"])
+        render_demonstration(AGENT, episode, thoughts=["find mug"])

@@ -137,7 +137,7 @@ def figures(state):
 def make_demonstration():
     """Return a demonstration as an example for cloning."""
     episode = make_episode(TASKS[0], ("go to desk 1", "At desk 1: nothing. Holding nothing."))
-    return render_demonstration(AGENT, episode, ["a thought"])
+    return render_demonstration(AGENT, episode, thoughts=["a thought"])
 
 
 def policy_with(compute):

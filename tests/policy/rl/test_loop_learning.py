@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from builders import VOCABULARY, make_episode, make_model
+from builders import VOCABULARY, make_episode, make_model, with_thoughts
 from loop_builders import (
     LORA,
     TASKS,
@@ -17,6 +17,7 @@ from loop_builders import (
 )
 
 from components.config import CloningConfig
+from components.language.adapters import merge_lora
 from components.language.compute import Compute, has_bf16
 from components.language.training.examples import collate
 from components.language.training.token_scores import token_logprobs
@@ -49,14 +50,10 @@ def test_the_policy_learns_what_is_rewarded(settings, monkeypatch):
     policy = Policy(
         make_model(hidden=32, seed=5, family=settings.pop("family")), VOCABULARY, max_new_tokens=16
     )
-    demonstrations = [make_episode(task, (action, "s")) for task in TASKS for action in choices]
-    clone(
-        policy,
-        demonstrations,
-        lambda history, action: "find mug",
-        CloningConfig(epochs=200, learning_rate=5e-3),
-        seed=0,
-    )
+    demonstrations = [
+        with_thoughts(make_episode(task, (action, "s")), "find mug") for task in TASKS for action in choices
+    ]
+    clone(policy, demonstrations, CloningConfig(epochs=200, learning_rate=5e-3), seed=0)
 
     world = Rewarding(lambda row, action: action == "open fridge 1")
 
@@ -109,11 +106,11 @@ def test_the_demonstration_loss_is_the_mean_over_demonstrated_tokens():
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen"])
-def test_only_adapters_are_trained_and_they_are_merged_at_the_end(family):
+def test_only_adapters_are_trained(family):
     policy = Policy(make_model(family=family), VOCABULARY)
     first = {name: weight.clone() for name, weight in policy.model.named_parameters()}
     make_loop(Rewarding(even_rows), policy=policy, iterations=2, lora=LORA, learning_rate=1e-2).run()
-    last = dict(policy.model.named_parameters())
+    last = dict(merge_lora(policy.model).named_parameters())
     assert last.keys() == first.keys()
     assert torch.equal(last["model.embed_tokens.weight"], first["model.embed_tokens.weight"])
     assert len([name for name in first if not torch.equal(last[name], first[name])]) == 14

@@ -140,7 +140,7 @@ def test_the_state_of_another_optimiser_is_refused_and_changes_nothing():
 
 @pytest.mark.parametrize("rank", [0, 2])
 def test_snapshots_equal_the_policy_at_their_iteration(tmp_path, rank):
-    """Adapters are merged into a copy, so that snapshots do not change the training."""
+    """To save a snapshot does not change the training."""
     settings = {"iterations": 4, "lora": LoraConfig(rank=rank) if rank else LoraConfig()}
     plain = make_loop(Rewarding(even_rows), **settings)
     plain.run()

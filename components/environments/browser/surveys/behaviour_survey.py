@@ -113,7 +113,7 @@ def _play(
                 answer.reward,
                 answer.done,
             )
-            episodes[row] = Trajectory(tasks[row], (*episodes[row].steps, step))
+            episodes[row] = episodes[row].with_step(step)
             admissible[row] = answer.info.get("admissible", ())
             survey.broken_rows |= {row} if "failed" in answer.info else set()
             running -= {row} if answer.done else set()

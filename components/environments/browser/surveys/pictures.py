@@ -45,7 +45,7 @@ def take_picture(world: BrowserEnvironment, adapter: BrowserAdapter, family: str
         step = Transition(
             task.id, "", number, episode.states[-1], action, answer.state, answer.reward, answer.done
         )
-        episode = Trajectory(task, (*episode.steps, step))
+        episode = episode.with_step(step)
     thought, action = expert(episode, world.admissible[0])
     parts = {"goal": task.instruction, "state": episode.states[-1], "action": f"{thought} → {action}"}
     picture = base64.b64encode(world.browsers.picture(0)).decode()

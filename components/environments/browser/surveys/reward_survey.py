@@ -153,7 +153,7 @@ def play(
             step = Transition(
                 tasks[row].id, "", number, state, action, answer.state, answer.reward, answer.done
             )
-            episodes[row] = Trajectory(tasks[row], (*episodes[row].steps, step))
+            episodes[row] = episodes[row].with_step(step)
             admissible[row] = answer.info.get("admissible", ())
             if answer.done:
                 running.discard(row)

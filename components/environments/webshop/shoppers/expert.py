@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from components.environments.webshop.goals import Requirements
 from components.environments.webshop.knowledge import (
@@ -27,9 +27,12 @@ class ExpertShopper:
 
     requirements: Requirements
     rng: random.Random
+    decided: bool = field(default=False, init=False)
+    """Whether the expert has decided a step since this was last set to False."""
 
     def act(self, knowledge: Knowledge, admissible: list[str]) -> str:
         """Return the next action."""
+        self.decided = True
         if knowledge.rank and knowledge.item:
             return self._act_on_item(knowledge, knowledge.item)
         return self._act_on_results(knowledge) if knowledge.query else f"search[{self.requirements.query}]"

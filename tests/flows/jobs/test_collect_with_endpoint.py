@@ -1,0 +1,69 @@
+"""`dreamgym collect --policy endpoint`: a chat server plays ALFWorld's engine, and its episodes are recorded.
+
+The server answers by a script: a model that can play is not at hand. A real model behind a real server plays
+in tests/policy/test_endpoint_player.py.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from chat_server import ChatServer, Reply
+
+from components.environments.protocol import NO_ACTION
+from components.trajectories.store import DataLayout, read_transitions
+
+ROOT = Path(__file__).parents[3]
+AUTHOR = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+PROSE = "Sure, I will look around."
+FEW = ["data.train_tasks=3", "data.fidelity_tasks=2", "data.fidelity_worlds=1", "environment.workers=1"]
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """An empty git repository with DVC: collecting needs no earlier data."""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    subprocess.run(["dvc", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", *AUTHOR, "commit", "-q", "-m", "empty"], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def collect(clone, *arguments):
+    environment = {**os.environ, "COLUMNS": "200", "PREFECT_HOME": str(clone / ".dreamgym" / "prefect")}
+    command = ["collect", "--policy", "endpoint", "--root", str(clone), *FEW, *arguments]
+    return subprocess.run(
+        [sys.executable, "-m", "flows.cli", *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+
+
+def test_an_endpoint_plays_each_task_once_and_its_words_are_recorded(clone):
+    def answer(body):
+        turns = len(body["messages"]) // 2
+        return Reply(f"Thought: turn {turns}\nAction: look" if turns < 3 else PROSE)
+
+    with ChatServer(answer=answer) as server:
+        done = collect(clone, f"endpoint.url={server.url}", "endpoint.model=m", "environment.max_steps=4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    layout = DataLayout.of(clone, "alfworld")
+    steps = {name: read_transitions(layout.trajectories(name)) for name in ("train", "fidelity")}
+    assert {name: len(own) for name, own in steps.items()} == {"train": 12, "fidelity": 12}
+    assert len({step.task_id for step in steps["train"]}) == 3
+    for step in steps["train"] + steps["fidelity"]:
+        said = (f"turn {step.step + 1}", "look")
+        assert (step.thought, step.action) == (said if step.step < 2 else (PROSE, NO_ACTION))
+        assert (step.behaviour, step.policy_version) == ("policy", "m") and step.reasoning
+
+
+def test_a_missing_address_is_refused(clone):
+    done = collect(clone)
+    assert done.returncode == 2
+    assert "endpoint.url or endpoint.model is empty" in " ".join((done.stdout + done.stderr).split())
