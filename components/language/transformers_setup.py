@@ -6,7 +6,8 @@ Two attention functions are registered:
 - `tree` (`kernels/tree_attention.py`): training on a trunk with branches. The stock functions compute a dense
   mask, most of which is hidden.
 
-Progress bars are turned off: a stage loads many small models, and each would print one.
+Progress bars are turned off: a stage loads many small models, and each would print one. So is a warning that
+peft causes at each model with adapters.
 
 Written for transformers 5.23. The registry `AttentionInterface`, the signature of an attention function and
 `config._attn_implementation` may change in version 6, so the import fails there.
@@ -14,6 +15,7 @@ Written for transformers 5.23. The registry `AttentionInterface`, the signature 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -53,6 +55,7 @@ def _register_attention_functions() -> None:
 _require_supported_version()
 _register_attention_functions()
 transformers_logging.disable_progress_bar()
+warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
 
 
 @contextmanager
