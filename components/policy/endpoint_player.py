@@ -95,8 +95,9 @@ def _reply(chat: Chat, episode: EndpointEpisode) -> str | None:
 def _ask(chat: Chat, episode: EndpointEpisode) -> str:
     """Ask for the next reply and return its action. Raises UnansweredError if there is no answer."""
     reply = chat.reply(episode.messages)
-    thought, action = parse_reply(reply.text)
-    episode.messages.append({"role": "assistant", "content": reply.text})
+    text = reply.text.encode(errors="replace").decode()  # JSON can spell half a surrogate, a file cannot
+    thought, action = parse_reply(text)
+    episode.messages.append({"role": "assistant", "content": text})
     episode.thoughts.append(thought)
     episode.cut += reply.cut
     episode.malformed += not action

@@ -84,6 +84,13 @@ def test_the_admissible_actions_are_listed_on_demand():
     assert not any("Admissible" in message["content"] for message in silent[0].messages)
 
 
+def test_a_reply_with_half_a_surrogate_can_be_recorded():
+    with ChatServer(Reply("Thought: \ud83d\nAction: take \udc00 mug 1")) as server:
+        episodes, _ = play(server, Desk())
+    step = episodes[0].trajectory.steps[0]
+    assert (step.thought, step.action) == ("?", "take ? mug 1")
+
+
 def test_prose_instead_of_an_action_is_refused_by_the_world_and_counted():
     with ChatServer(Reply("Sure! First, I would walk to the desk.")) as server:
         episodes, _ = play(server, Desk())
