@@ -19,6 +19,7 @@ from components.experience.formats.world_format import WorldFormat
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.language.training.examples import Example
 from components.records import Task, Trajectory
+from components.trajectories.recording import with_reasoning
 
 Item = TypeVar("Item")
 VARIATION_DRAWS = 40
@@ -145,14 +146,7 @@ def assume_premises(
         premise = adapter.premise(episode) if rng.random() < share else ""
         conditioned = replace(episode, premise=premise)
         if premise and taught:
-            reasons = [
-                adapter.reason(conditioned.up_to(step.step), step.action, step.next_state, step.reward)
-                for step in episode.steps
-            ]
-            steps = tuple(
-                replace(step, reasoning=reason) for step, reason in zip(episode.steps, reasons, strict=True)
-            )
-            conditioned = replace(conditioned, steps=steps)
+            conditioned = with_reasoning(adapter, conditioned)
         results.append(conditioned)
     return results
 

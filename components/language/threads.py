@@ -1,10 +1,9 @@
 """How many torch threads a part of a stage uses, with subnormal numbers flushed to zero.
 
 Training is faster with two threads. Token-by-token decoding is not, for a model of a few million parameters.
-For SmolLM2 it is: 1.35 times with 32 rows, 1.1 times with 4 (n=2 pairs, fp32, an idle machine). The softmax
-of a trained model contains many numbers below 1e-38, and a CPU takes many times longer for each: without
-flushing, training ran at half the speed. Flushing belongs to the current thread and those that it starts, so
-it is turned off at the end of the block.
+For a pretrained one with many rows it is. The softmax of a trained model contains many numbers below 1e-38,
+and a CPU takes many times longer for each: without flushing, training ran at half the speed. Flushing belongs
+to the current thread and those that it starts, so it is turned off at the end of the block.
 """
 
 from __future__ import annotations
