@@ -24,10 +24,10 @@ from components.evaluation.promotion.gate import Decision
 from components.evaluation.report.run_report import summary, write_report
 from components.tracking.runs import write_games
 from components.tracking.stage_store.stage_result import StageResult
+from flows.run.games.validation_games import record_validation_draw, with_validation_draw
 from flows.run.pipeline_run import Run
 from flows.run.plan import PlannedStage
 from flows.run.policy_export import export_policy
-from flows.run.validation_games import record_validation_draw, with_validation_draw
 from flows.settings import MLFLOW_PORT
 from flows.stages.check_dream import check_dream, require_agreement
 from flows.stages.clone import clone_policy

@@ -77,7 +77,7 @@ def evaluate(
         check_settings(workspace, settings, config, training=False)
         from flows.jobs.score import score_policies
         from flows.jobs.score_endpoint import score_endpoint
-        from flows.run.endpoint_games import ENDPOINT, require_endpoint
+        from flows.run.games.endpoint_games import ENDPOINT, require_endpoint
 
         prepare_flow_logs(debug)
         if policy == ENDPOINT and not run:

@@ -71,7 +71,7 @@ def collect(
         check_machine(workspace)
         complete_data(workspace, print_status)
         from flows.jobs.collect import collect_data
-        from flows.run.endpoint_games import ENDPOINT, require_endpoint
+        from flows.run.games.endpoint_games import ENDPOINT, require_endpoint
 
         if policy == ENDPOINT:
             require_endpoint(settings)

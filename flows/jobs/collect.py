@@ -31,7 +31,7 @@ from components.trajectories.dvc.snapshots import Snapshot, push, snapshot
 from components.trajectories.recording import BEHAVIOURS, collect, plan, with_reasoning
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.dead_flow_runs import end_dead_runs_if_tracked
-from flows.run.endpoint_games import open_chat, play_endpoint_games
+from flows.run.games.endpoint_games import open_chat, play_endpoint_games
 
 ROWS = 64
 """Episodes played as one batch; the number changes no result."""

@@ -24,9 +24,9 @@ from components.tracking.mlflow_adapter.tracker import Tracker
 from components.tracking.runs import find_run
 from components.trajectories.dvc.snapshots import data_hash
 from flows.dead_flow_runs import end_dead_runs
+from flows.run.games.policy_games import Games, family_rates, held_out_tasks, play_games
+from flows.run.games.validation_games import validation_games
 from flows.run.pipeline_run import Run
-from flows.run.policy_games import Games, family_rates, held_out_tasks, play_games
-from flows.run.validation_games import validation_games
 from flows.stages.evaluate import POLICIES
 from flows.stages.promote import download_champion
 

@@ -21,10 +21,10 @@ from components.tracking.held_out_ledger import note_held_out_read
 from components.trajectories.dvc.snapshots import data_hash
 from flows.dead_flow_runs import end_dead_runs
 from flows.jobs.score import Score, Scores
-from flows.run.endpoint_games import ENDPOINT, open_chat, play_endpoint_games
+from flows.run.games.endpoint_games import ENDPOINT, open_chat, play_endpoint_games
+from flows.run.games.policy_games import family_rates, held_out_tasks
+from flows.run.games.validation_games import validation_games
 from flows.run.pipeline_run import Run
-from flows.run.policy_games import family_rates, held_out_tasks
-from flows.run.validation_games import validation_games
 
 
 @flow(name="score-endpoint", validate_parameters=False)

@@ -29,8 +29,8 @@ from components.experience.step_judgements import judge_predictions
 from components.language.threads import decoding
 from components.records import Trajectory
 from components.tracking.held_out_ledger import note_held_out_read
+from flows.run.games.policy_games import held_out_tasks, play_games
 from flows.run.pipeline_run import Run
-from flows.run.policy_games import held_out_tasks, play_games
 from flows.run.run_data import encoder_input, families_config, model_episodes, open_buffer, read_episodes
 from flows.run.run_dream import quotation_check
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput

@@ -15,8 +15,8 @@ from components.tracking.manifest import Manifest
 from components.tracking.runs import find_run, list_runs
 from flows.jobs.study_methods import METHODS
 from flows.retrain import STEPS
+from flows.run.games.validation_games import with_validation_draw
 from flows.run.plan import REUSED, plan
-from flows.run.validation_games import with_validation_draw
 
 
 def unchanged_since(config: Config, root: Path) -> str:

@@ -13,10 +13,10 @@ from pathlib import Path
 from components.evaluation.metrics.intervals import exact_value
 from components.evaluation.metrics.paired_outcomes import paired_difference
 from components.trajectories.store import read_tasks
+from flows.run.games.policy_games import games_config, play_games, success_rates
+from flows.run.games.validation_games import validation_file
 from flows.run.pipeline_run import Run
-from flows.run.policy_games import games_config, play_games, success_rates
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
-from flows.run.validation_games import validation_file
 
 POLICIES = {"cloned": "clone", "dreamed": "synthetic_rl", "refined": "sim_to_real"}
 """Name of a policy -> the stage that trains it."""

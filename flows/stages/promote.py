@@ -16,11 +16,11 @@ from components.records import Task
 from components.tracking.mlflow_adapter.tracker import Tracker
 from components.tracking.stage_store.hashes import text_hash
 from components.trajectories.store import read_tasks
+from flows.run.games.policy_games import play_games
+from flows.run.games.validation_games import validation_games
 from flows.run.model_registration import register
 from flows.run.pipeline_run import Run
-from flows.run.policy_games import play_games
 from flows.run.stage import RUN_NAME
-from flows.run.validation_games import validation_games
 
 PROMOTED_AT = "dreamgym.promoted_at"
 """Tag of a version: when it last became the champion, UTC, ISO 8601."""

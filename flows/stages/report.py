@@ -14,9 +14,9 @@ from components.evaluation.report.run_report import ReportData
 from components.tracking.manifest import Manifest
 from components.tracking.runs import list_runs
 from flows.printing.formats import duration
+from flows.run.games.validation_games import games_note
 from flows.run.pipeline_run import Run
 from flows.run.stage_curves import series_of
-from flows.run.validation_games import games_note
 
 EXAMPLES = 6
 """Dreamed episodes in the report: first those that the real engine does not confirm, then the longest."""

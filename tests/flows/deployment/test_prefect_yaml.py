@@ -40,7 +40,7 @@ def test_nightly_at_three_utc_and_all_off(deployments):
 
 def test_the_scheduled_retraining_draws_other_validation_games_each_week(deployments):
     from components.config import load_config
-    from flows.run.validation_games import with_validation_draw
+    from flows.run.games.validation_games import with_validation_draw
 
     given = deployments["retrain"]["parameters"]
     config = load_config(ROOT / given["config_file"], given["overrides"])

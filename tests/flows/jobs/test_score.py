@@ -11,7 +11,7 @@ from components.config import EvaluationConfig, TrackingConfig
 from components.tracking.mlflow_adapter.tracker import Tracker
 from flows.jobs import score
 from flows.jobs.score import find_policy
-from flows.run.policy_games import success_rates
+from flows.run.games.policy_games import success_rates
 
 
 def _promote(tracker, directory, weights):

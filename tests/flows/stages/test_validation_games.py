@@ -11,8 +11,8 @@ from components.environments.validation_split import opening
 from components.errors import EnvironmentFailure
 from components.tracking.held_out_ledger import LEDGER, held_out_reads, note_held_out_read
 from components.trajectories.store import DataLayout, write_tasks
+from flows.run.games.validation_games import draw_of, validation_file, validation_games, with_validation_draw
 from flows.run.pipeline_run import Run
-from flows.run.validation_games import draw_of, validation_file, validation_games, with_validation_draw
 
 FEW = ["evaluation.tasks=12", "environment.workers=1"]
 
@@ -63,7 +63,7 @@ def test_no_validation_game_shares_id_or_opening_with_a_recorded_task_or_the_roo
 def test_a_batch_is_drawn_once_and_kept(root, monkeypatch):
     run = Run(load_config(None, FEW), root)
     path = validation_file(run)
-    monkeypatch.setattr("flows.run.validation_games.draw_validation_tasks", None)
+    monkeypatch.setattr("flows.run.games.validation_games.draw_validation_tasks", None)
     assert validation_file(run) == path and path.is_file()
 
 

@@ -51,7 +51,9 @@ def validation_file(run: Run, number: int = 0) -> Path:
         "batch": number,
         "games": run.config.evaluation.tasks,
     }
-    parts = run.key_parts(recorded, run.slice("environment") | draw_settings, "flows.run.validation_games")
+    parts = run.key_parts(
+        recorded, run.slice("environment") | draw_settings, "flows.run.games.validation_games"
+    )
     key = key_of("validation_games", parts)
     path = run.root / ".dreamgym" / "validation" / f"{key[:12]}.parquet"
     if not path.is_file():

@@ -13,7 +13,7 @@ from components.errors import ConfigError
 from components.language.endpoint.chat_completions import Chat
 from components.policy.endpoint_player import EndpointEpisode, play_with_endpoint
 from components.records import Task
-from flows.run.policy_games import ROWS
+from flows.run.games.policy_games import ROWS
 from flows.run.system_turns import policy_system
 
 ENDPOINT = "endpoint"
