@@ -27,7 +27,7 @@ FEW = ["data.train_tasks=3", "data.fidelity_tasks=2", "data.fidelity_worlds=1", 
 def clone(tmp_path):
     """An empty git repository with DVC: collecting needs no earlier data."""
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    subprocess.run(["dvc", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q"], cwd=tmp_path, check=True)
     subprocess.run(["git", *AUTHOR, "commit", "-q", "-m", "empty"], cwd=tmp_path, check=True)
     return tmp_path
 
