@@ -7,8 +7,11 @@ no turn.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
+
+from tokenizers import Tokenizer
 
 from components.errors import ConfigError
 from components.language.vocabulary.chat_template import ChatParts, chat_parts
@@ -40,6 +43,7 @@ class ChatVocabulary(Vocabulary):
 
     def __init__(self, tokenizer: Any, system: str = "") -> None:
         super().__init__(tokenizer)
+        self._backend = _within_a_sequence(self._backend)
         self.system = system
         added_tokens = self._backend.get_added_tokens_decoder()
         self._special_ids = {index for index, token in added_tokens.items() if token.special}
@@ -127,6 +131,25 @@ class ChatVocabulary(Vocabulary):
             return list(self._backend.encode(text, add_special_tokens=False).ids)
         finally:
             self._backend.encode_special_tokens = True
+
+
+def _within_a_sequence(backend: Tokenizer) -> Tokenizer:
+    """`backend`, or a copy of it that encodes a text as it stands behind other tokens.
+
+    Tokenizers of the SentencePiece kind put a space in front of a sequence. Of a conversation only its first
+    part begins one, and the template writes that with a token of its own.
+    """
+    settings = json.loads(backend.to_str())
+    parts = [settings.get("pre_tokenizer") or {}]
+    parts += parts[0].get("pretokenizers", [])
+    spaced = [part for part in parts if part.get("prepend_scheme") == "first"]
+    if not spaced:
+        return backend
+    for part in spaced:
+        part["prepend_scheme"] = "never"
+    inner = Tokenizer.from_str(json.dumps(settings))
+    inner.encode_special_tokens = backend.encode_special_tokens
+    return inner
 
 
 def _no_end_of_reply(parts: ChatParts) -> ConfigError:

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 from language.foreign import CHATML, make_checkpoint
-from tokenizers import processors
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from components.errors import ConfigError, DataError
 from components.language.backbone import load_backbone, save_model
@@ -96,6 +96,26 @@ def test_a_conversation_equals_what_the_template_renders(checkpoint, name):
         backend = vocabulary.tokenizer.backend_tokenizer
         backend.encode_special_tokens = False
         assert tokens == backend.encode(text, add_special_tokens=False).ids
+
+
+def test_a_tokenizer_that_puts_a_space_in_front_of_a_sequence_puts_it_in_front_of_no_part():
+    """SentencePiece models: Mistral, Phi-3 and TinyLlama have such tokenizers."""
+    inner = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
+    inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    inner.decoder = decoders.Metaspace(prepend_scheme="first")
+    special = ["<unk>", "<|im_start|>", "<|im_end|>"]
+    inner.train_from_iterator(
+        [*TEXTS, "user", "assistant", "system", SYSTEM, "\n", "next-reply"],
+        trainers.BpeTrainer(vocab_size=200, special_tokens=special),
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner, eos_token="<|im_end|>", unk_token="<unk>", chat_template=CHATML
+    )
+    vocabulary = ChatVocabulary(tokenizer, SYSTEM)
+    text = rendered(vocabulary, "chatml")
+    tokens = conversation(vocabulary)
+    assert tokens == tokenizer(text, add_special_tokens=False).input_ids
+    assert vocabulary.reply_text(vocabulary.reply("go to desk 1")) == "go to desk 1"
 
 
 @pytest.mark.parametrize("name", ["chatml", "llama", "qwen3", "dated"])
