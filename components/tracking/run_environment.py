@@ -131,10 +131,15 @@ def describe_git(root: Path, run_directory: Path) -> Git:
 
 
 def installed_packages() -> dict[str, str]:
-    """Name -> version of every installed distribution, sorted by name."""
-    versions = {
-        dist.metadata["Name"]: dist.version for dist in metadata.distributions() if dist.metadata["Name"]
-    }
+    """Name -> version of every installed distribution, sorted by name.
+
+    Of two distributions of one name the first on the path counts, as for an import: setuptools appends copies
+    of its own to the path of a process that imports it.
+    """
+    versions: dict[str, str] = {}
+    for dist in metadata.distributions():
+        if dist.metadata["Name"]:
+            versions.setdefault(dist.metadata["Name"], dist.version)
     return dict(sorted(versions.items(), key=lambda item: item[0].lower()))
 
 
