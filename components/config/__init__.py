@@ -17,6 +17,7 @@ from components.config.retrieval_config import RetrievalConfig
 from components.config.rl_config import BaselineRLConfig, DreamRLConfig, RealRLConfig, RLConfig
 from components.config.run_config import Config, Precision, dump_config, load_config, source_of
 from components.config.tracking_config import TrackingConfig
+from components.config.vllm_config import EngineName, VllmConfig
 
 __all__ = [
     "NEEDS_TEACHER_REASONING",
@@ -29,6 +30,7 @@ __all__ = [
     "DataConfig",
     "DreamRLConfig",
     "EndpointConfig",
+    "EngineName",
     "EvaluationConfig",
     "ExperienceModelConfig",
     "FidelityConfig",
@@ -42,6 +44,7 @@ __all__ = [
     "RetrievalConfig",
     "Section",
     "TrackingConfig",
+    "VllmConfig",
     "dump_config",
     "load_config",
     "source_of",

@@ -86,7 +86,8 @@ class DreamRLConfig(RLConfig):
     processes: int = Field(
         2,
         ge=1,
-        description="Parallel dream processes; the split of the rollouts among them affects the numbers.",
+        description="Parallel dream processes; the split of the rollouts among them affects the numbers. "
+        "1 plays in the process of the run: right for a pretrained model, whose decoding uses all threads.",
     )
 
     @model_validator(mode="after")

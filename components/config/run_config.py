@@ -37,6 +37,7 @@ from components.config.reading.section import Section
 from components.config.retrieval_config import RetrievalConfig
 from components.config.rl_config import RLSection
 from components.config.tracking_config import TrackingConfig
+from components.config.vllm_config import EngineName, VllmConfig
 from components.config.worlds.environment_config import EnvironmentConfig
 from components.errors import ConfigError
 
@@ -70,6 +71,13 @@ class Config(Section):
         description="bf16: mixed-precision training on fp32 weights, and decoding with bf16 weights, on "
         "hardware that has it; auto: bf16 there, fp32 elsewhere.",
     )
+    engine: EngineName = Field(
+        "auto",
+        description="What generates tokens. kept-cache: our own, with transformers, the fastest for models "
+        "of a few million weights; vllm: vLLM in the same process (`make install VLLM=1`); vllm-server: vLLM "
+        "servers (`vllm.servers`); auto: vllm on a GPU for models of 20 million weights or more, if it is "
+        "installed, else kept-cache.",
+    )
     stage_timeout_minutes: float = Field(
         1440.0,
         gt=0,
@@ -87,6 +95,7 @@ class Config(Section):
     curriculum: CurriculumConfig = Field(default_factory=CurriculumConfig)
     rl: RLSection = Field(default_factory=RLSection)
     lora: LoraConfig = Field(default_factory=LoraConfig)
+    vllm: VllmConfig = Field(default_factory=VllmConfig)
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     study: StudyConfig = Field(default_factory=StudyConfig)
     promotion: PromotionConfig = Field(default_factory=PromotionConfig)
@@ -137,6 +146,18 @@ class Config(Section):
         if environment.name != "browser" or environment.browser.benchmark != "miniwob":
             mode = "environment.name: browser and its benchmark: miniwob"
             self.pretrain._refuse_without_effect(["types"], f"environment.name: {environment.name}", mode)
+        return self
+
+    @model_validator(mode="after")
+    def _servers_fit_the_engine(self) -> Config:
+        server_options = ["servers", "shared_dir", "timeout_seconds"]
+        if self.engine != "vllm-server":
+            self.vllm._refuse_without_effect(server_options, f"engine: {self.engine}", "engine: vllm-server")
+        elif not self.vllm.servers:
+            raise ValueError(
+                "engine is vllm-server, but vllm.servers is empty; set it, for example "
+                "vllm.servers=[http://localhost:8000]"
+            )
         return self
 
     @model_validator(mode="after")

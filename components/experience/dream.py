@@ -39,7 +39,7 @@ class Dream:
         """
         self.interactions = 0
         self.seed = 0
-        self._model = model
+        self.model = model
         self._buffer = buffer
         self._contradiction = contradiction
         self._objection = objection
@@ -55,7 +55,7 @@ class Dream:
             row: Trajectory(task, premise=premise)
             for row, (task, premise) in enumerate(zip(tasks, premises, strict=True))
         }
-        self._batch = self._model.begin(tasks, premises, seed=self.seed)
+        self._batch = self.model.begin(tasks, premises, seed=self.seed)
         return [task.initial_state for task in tasks]
 
     def open_rows(self, rows: int) -> None:
@@ -64,7 +64,7 @@ class Dream:
         """
         self.seed += 1
         self._episodes = {}
-        self._batch = self._model.empty_batch(rows, seed=self.seed)
+        self._batch = self.model.empty_batch(rows, seed=self.seed)
 
     def begin_episode(self, row: int, task: Task, seed: int) -> str:
         """Begin an episode in `row`, in place of the row's last one, while other episodes go on.
@@ -122,17 +122,17 @@ class Dream:
     @property
     def tokens(self) -> int:
         """Tokens that the experience model has generated so far."""
-        return self._model.tokens
+        return self.model.tokens
 
     @property
     def rejected(self) -> dict[str, int]:
         """Answers refused and steps left without an answer so far, by kind."""
         counts = {
-            "contradicting_answers_a_step": self._model.incoherent_answers,
-            "unanswered_steps": self._model.unanswered_steps,
+            "contradicting_answers_a_step": self.model.incoherent_answers,
+            "unanswered_steps": self.model.unanswered_steps,
         }
-        if self._model.grounded:
-            counts["misquoting_answers_a_step"] = self._model.ungrounded_answers
+        if self.model.grounded:
+            counts["misquoting_answers_a_step"] = self.model.ungrounded_answers
         return counts
 
     def remember(self, transitions: Sequence[Transition]) -> None:
@@ -146,7 +146,7 @@ class Dream:
     def _sample_premises(self, tasks: Sequence[Task], seed: int) -> list[str]:
         if self._objection is None:
             return [""] * len(tasks)
-        return self._model.sample_hidden_state(tasks, self._objection, seed=seed)
+        return self.model.sample_hidden_state(tasks, self._objection, seed=seed)
 
     def _queries(self, row_actions: Mapping[int, str]) -> dict[int, Query]:
         """Row -> its current state and action, with demonstrations of other tasks."""

@@ -32,10 +32,11 @@ from components.experience.decoding.hidden_state import sample_accepted_premises
 from components.experience.decoding.prediction_batch import PredictionBatch
 from components.experience.formats.choose import world_format
 from components.files import read_text
-from components.language.adapters import merge_lora
+from components.language.adapters import merge_lora, without_adapters
 from components.language.backbone import load_backbone
 from components.language.compute import Compute
-from components.language.engines.kept_cache import KeptCacheEngine
+from components.language.engines.engine_protocol import Engine
+from components.language.engines.open_engine import choose_engine, open_engine
 from components.language.vocabulary.vocabulary import Vocabulary
 from components.records import Task
 
@@ -84,13 +85,20 @@ class ExperienceModel:
         *,
         seed: int = 0,
         grounded: GroundingCheck | None = None,
+        compute: Compute = Compute(),
     ) -> None:
-        """Args: grounded: the adapter's check of quotations; None: every reasoning counts as grounded."""
+        """Initialise.
+
+        Args:
+            grounded: the adapter's check of quotations; None: every reasoning counts as grounded.
+            compute: device, precision and engine of decoding.
+        """
         self.model = model
         self.vocabulary = vocabulary
         self.text = world_format(vocabulary, config)
         self.config = config
         self.seed = seed
+        self.compute = compute
         self.grounded = grounded
         self.counts = DecodingCounts()
 
@@ -106,14 +114,30 @@ class ExperienceModel:
     ) -> ExperienceModel:
         """Load the model saved in `directory` to the device and dtype of `compute`.
 
+        It stays in the memory of the CPU where vLLM generates, which has a copy of its own.
+
         Raises:
             ExperienceModelError: the model was trained on another form of prompts than `config` names.
         """
         _require_prompt_form(directory, config)
-        model, vocabulary = load_backbone(directory, compute.device)
-        if compute.precision == "fp32":
+        model, vocabulary = load_backbone(directory)
+        if choose_engine(without_adapters(model).num_parameters(), compute)[0] == "kept-cache":
+            model = model.to(compute.device)
+        if compute.precision == "fp32" and compute.engine != "vllm-server":
             model = merge_lora(model)  # the same function, decoded faster
-        return cls(compute.for_decoding(model), vocabulary, config, seed=seed, grounded=grounded)
+        model = compute.for_decoding(model)
+        return cls(model, vocabulary, config, seed=seed, grounded=grounded, compute=compute)
+
+    def sharing_weights(self, compute: Compute | None = None) -> ExperienceModel:
+        """The same model with counts of its own, and another engine if `compute` names one."""
+        return ExperienceModel(
+            self.model,
+            self.vocabulary,
+            self.config,
+            seed=self.seed,
+            grounded=self.grounded,
+            compute=compute or self.compute,
+        )
 
     @property
     def tokens(self) -> int:
@@ -190,5 +214,5 @@ class ExperienceModel:
         self.counts.tokens += sum(len(generation.tokens) for generation in written.values())
         return [self.text.parse_text(written[row].tokens) for row in range(len(prompts))]
 
-    def _engine(self, seed: int) -> KeptCacheEngine:
-        return KeptCacheEngine(self.model, self.vocabulary, seed=self.seed * 100_003 + seed)
+    def _engine(self, seed: int) -> Engine:
+        return open_engine(self.model, self.vocabulary, self.compute, self.seed * 100_003 + seed)

@@ -1,15 +1,16 @@
-"""Recorded real episodes, dreamed again in two ways that answer the same questions (`dreamgym bench dream`).
+"""Recorded real episodes, dreamed again in ways that answer the same questions (`dreamgym bench dream`).
 
-The question of a step comes from the history, state and action of the recorded episode. So both ways decode
+The question of a step comes from the history, state and action of the recorded episode. So all ways decode
 behind the same prompts, whatever they answered before. Answers are greedy, and an unparsable one is not
-sampled again. Both ways retrieve the demonstrations, build the prompt, decode, and parse the answer: all that
+sampled again. All ways retrieve the demonstrations, build the prompt, decode, and parse the answer: all that
 a dream does for a step.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from components.config import ExperienceModelConfig
@@ -41,8 +42,8 @@ def with_single_greedy_try(config: ExperienceModelConfig) -> ExperienceModelConf
     return config.model_copy(update={"resamples": 0})
 
 
-class KeptCacheDreamer:
-    """The way of the dream: the trunk of an episode stays in the cache, the branch of a step is rewound, and
+class EngineDreamer:
+    """The way of the dream: the trunk of an episode stays in the engine, the branch of a step is rewound, and
     finished rows are dropped.
     """
 
@@ -60,13 +61,29 @@ class KeptCacheDreamer:
         return {row: generation.tokens for row, generation in self._batch.written.items()}
 
 
-class PlainGenerateDreamer:
-    """The common way: transformers' `generate` computes the whole prompt, trunk and branch, in each step.
+Complete = Callable[[Sequence[list[int]]], list[list[int]]]
+"""The greedy continuation of each prompt, all prompts in one call."""
+
+
+class WholePromptDreamer:
+    """The common way: one call takes the whole prompt, trunk and branch, of every row in each step.
 
     `prompts` holds row -> the tokens of its last prompt.
+
+    Args:
+        complete: writes the answers; None: transformers' `generate`.
     """
 
-    def __init__(self, model: ExperienceModel, buffer: ReplayBuffer, episodes: Sequence[Trajectory]) -> None:
+    def __init__(
+        self,
+        model: ExperienceModel,
+        buffer: ReplayBuffer,
+        episodes: Sequence[Trajectory],
+        complete: Complete | None = None,
+    ) -> None:
+        self._complete = complete or partial(
+            plain_generate, model.model, stop=model.text.stop, max_new_tokens=model.config.max_new_tokens
+        )
         self._model = model
         self._buffer = buffer
         self._episodes = episodes
@@ -88,12 +105,7 @@ class PlainGenerateDreamer:
         self.prompts = {
             row: self._prompt(row, number, query) for row, query in _queries(self._buffer, steps).items()
         }
-        written = plain_generate(
-            self._model.model,
-            list(self.prompts.values()),
-            stop=self._model.text.stop,
-            max_new_tokens=self._model.config.max_new_tokens,
-        )
+        written = self._complete(list(self.prompts.values()))
         for tokens in written:
             self._model.text.parse(tokens)
         return dict(zip(steps, written, strict=True))

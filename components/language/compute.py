@@ -19,19 +19,22 @@ import torch
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from components.config import Config, Precision
+from components.config import Config, EngineName, Precision, VllmConfig
 from components.errors import ConfigError
 from components.language.adapters import without_adapters
+from components.language.engines.vllm.library import require_vllm
 from components.language.transformers_setup import attention_of
 
 
 @dataclass(frozen=True)
 class Compute:
-    """The device and the arithmetic of one run's models; without arguments the default."""
+    """Where and how one run's models compute: device, arithmetic, engine; without arguments the default."""
 
     device: str = "cpu"
     precision: Precision = "fp32"
     gradient_checkpointing: bool = False
+    engine: EngineName = "kept-cache"
+    vllm: VllmConfig = VllmConfig()
 
     def forward(self) -> AbstractContextManager[Any]:
         """The context of a forward pass in training: autocast in bf16, nothing in fp32."""
@@ -45,7 +48,7 @@ class Compute:
         Adapters stay adapters: merged into bf16 weights, a small update would be rounded away. Frozen weights
         that are bf16 already are shared, not copied.
         """
-        if self.precision != "bf16":
+        if self.precision != "bf16" or all(weight.dtype == torch.bfloat16 for weight in model.parameters()):
             return model
         frozen = (w for w in model.parameters() if not w.requires_grad and w.dtype == torch.bfloat16)
         return in_bf16(copy.deepcopy(model, {id(weight): weight for weight in frozen}))
@@ -77,7 +80,7 @@ def compute_of(config: Config) -> Compute:
     bf16 matrices.
 
     Raises:
-        ConfigError: there is no such device, or it does not compute in bf16.
+        ConfigError: there is no such device, it does not compute in bf16, or vLLM is asked for and missing.
     """
     has_cuda = torch.cuda.is_available()
     if config.device == "cuda" and not has_cuda:
@@ -98,7 +101,9 @@ def compute_of(config: Config) -> Compute:
             "it is slower than fp32.",
             "Set precision=fp32.",
         )
-    return Compute(device, precision, config.backbone.gradient_checkpointing)
+    if config.engine == "vllm":
+        require_vllm()
+    return Compute(device, precision, config.backbone.gradient_checkpointing, config.engine, config.vllm)
 
 
 def has_bf16(device: str) -> bool:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from components.config import TextFormat
+from components.language.adapters import without_adapters
 from components.language.backbone import load_backbone, save_model
 from components.language.compute import Compute
-from components.language.engines.kept_cache import KeptCacheEngine
+from components.language.engines.engine_protocol import Engine
+from components.language.engines.open_engine import choose_engine, open_engine
 from components.language.vocabulary.vocabulary import Vocabulary
 from components.policy.formats.choose import agent_format
 
@@ -66,6 +68,14 @@ class Policy:
         """Write weights (safetensors) and vocabulary to `directory` atomically."""
         save_model(self.model, self.vocabulary, directory)
 
-    def engine(self, seed: int) -> KeptCacheEngine:
+    @property
+    def samples_exactly(self) -> bool:
+        """Whether the sampler computes with the trainer's own arithmetic."""
+        weight_count = without_adapters(self.model).num_parameters()
+        return (
+            self.compute.precision == "fp32" and choose_engine(weight_count, self.compute)[0] == "kept-cache"
+        )
+
+    def engine(self, seed: int) -> Engine:
         """Return an engine over the present weights, with the random stream `seed`."""
-        return KeptCacheEngine(self.compute.for_decoding(self.model), self.vocabulary, seed=seed)
+        return open_engine(self.model, self.vocabulary, self.compute, seed)

@@ -24,7 +24,7 @@ def check_settings(root: Path, config: Config, file: Path | None = None, *, trai
     """Raise ConfigError for a config that does not fit the recorded data, the backbone or this machine.
 
     It must ask for the games and episodes that were recorded, for no more than there are, for a backbone that
-    exists, and for available hardware.
+    exists, and for available hardware and an installed engine.
 
     Args:
         file: the config's file, for the message.
@@ -37,6 +37,7 @@ def check_settings(root: Path, config: Config, file: Path | None = None, *, trai
     """
     require_device(config)
     if training:
+        _require_one_process(config)
         config.require_endpoint_user()
         require_backbone(config)
         encoder_identity(config.retrieval)  # refuses a missing encoder now, not after the first stage
@@ -51,12 +52,31 @@ def check_settings(root: Path, config: Config, file: Path | None = None, *, trai
 
 
 def require_device(config: Config) -> None:
-    """Raise ConfigError if this machine lacks the device of `config`, or bf16 on it."""
-    if config.device != "cuda" and config.precision in ("fp32", "auto"):
+    """Raise ConfigError if this machine lacks the device of `config`, bf16 on it, or the engine."""
+    if config.device != "cuda" and config.precision in ("fp32", "auto") and config.engine != "vllm":
         return  # works everywhere; importing torch takes seconds
     from components.language.compute import compute_of
 
     compute_of(config)
+
+
+def _require_one_process(config: Config) -> None:
+    """Raise ConfigError if several processes would share a GPU, or each start a vLLM."""
+    from components.language.compute import compute_of
+
+    if config.rl.dream.processes == 1 or not config.rl.dream.iterations:
+        return
+    if config.engine == "vllm":
+        reason = "engine is vllm, which decodes the rollouts of all episodes in one process"
+    elif config.device != "cpu" and compute_of(config).device == "cuda":
+        reason = "the processes would take turns on one GPU, each with both models"
+    else:
+        return
+    raise ConfigError(
+        f"rl.dream.processes is {config.rl.dream.processes}: {reason}.",
+        "Expected 1.",
+        "Set rl.dream.processes=1.",
+    )
 
 
 def require_backbone(config: Config) -> None:

@@ -125,10 +125,14 @@ def check_cores(config: Config, _root: Path) -> CheckResult:
 
 
 def check_device(config: Config, _root: Path) -> CheckResult:
-    """Check that this machine has the device and the precision that the config asks for."""
+    """Check that this machine has the device, the precision and the engine that the config asks for."""
     from components.language.compute import compute_of, describe
+    from components.language.engines.vllm.library import installed_version
 
-    return ok(f"Models compute on {describe(compute_of(config))}.")
+    compute = compute_of(config)
+    installed = installed_version()
+    vllm = " ".join(installed) + " is installed" if installed else "vLLM is not installed"
+    return ok(f"Models compute on {describe(compute)}; engine is {compute.engine}, {vllm}.")
 
 
 def check_ports(_config: Config, _root: Path) -> CheckResult:

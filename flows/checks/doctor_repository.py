@@ -99,9 +99,10 @@ def check_backbone(config: Config, root: Path) -> CheckResult:
             "Expected the backbone that both models start from.",
             "Type `dreamgym data pull`, make one with `dreamgym pretrain`, or set backbone.path=DIRECTORY.",
         )
-    summaries = [models.policy.summary]
+    summaries = [models.policy.summary + _engine_text(config, models.policy.weights)]
     if config.experience_model.path:
-        summaries.append(f"experience model: {models.experience.summary}")
+        experience = models.experience
+        summaries.append(f"experience model: {experience.summary}{_engine_text(config, experience.weights)}")
     if models.doubts:
         return doubt(
             f"{'; '.join([*summaries, *models.doubts])}.",
@@ -110,6 +111,15 @@ def check_backbone(config: Config, root: Path) -> CheckResult:
             "experience_model.path).",
         )
     return ok(f"{'; '.join(summaries)}.")
+
+
+def _engine_text(config: Config, weights: int) -> str:
+    """The engine of a model of this many weights and the reason, in words."""
+    from components.language.compute import compute_of
+    from components.language.engines.open_engine import choose_engine
+
+    name, reason = choose_engine(weights, compute_of(config))
+    return f", generates with {name}" + ("" if reason == "engine is set" else f" ({reason})")
 
 
 def check_mlflow(config: Config, root: Path) -> CheckResult:

@@ -43,9 +43,12 @@ def check_models(root: Path, config: Config) -> ModelCheck | None:
 
     Raises:
         DataError: files are missing, damaged or of two models, or there is too little memory.
-        ConfigError: a stage cannot use the architecture, or episodes are too long for the model.
+        ConfigError: a stage cannot use the architecture, episodes are too long for the model, or the GPU is
+            too small.
     """
     from components.language.checkpoint_files.inspection import inspect_model
+    from components.language.compute import compute_of
+    from components.language.gpu_memory import require_gpu_memory
     from components.language.pretrained.model_directory import find_model
 
     layout = DataLayout.of(root, config.environment.name)
@@ -56,6 +59,7 @@ def check_models(root: Path, config: Config) -> ModelCheck | None:
     policy = inspect_model(policy_path, config.backbone.format)
     own_path = config.experience_model.path
     experience = inspect_model(find_model(own_path).directory, config.backbone.format) if own_path else policy
+    require_gpu_memory(config, compute_of(config), policy.weights, experience.weights)
     doubts = _check_lengths(layout, config, policy, experience)
     _check_answer_limits(layout, config, policy, experience)
     return ModelCheck(policy, experience, tuple(doubts))

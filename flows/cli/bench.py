@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 verbs = typer.Typer()
 
 Benchmark = Annotated[
-    str, typer.Argument(metavar="NAME", help="Benchmark to run: `dream`, `train`, `profile` or `overhead`.")
+    str,
+    typer.Argument(
+        metavar="NAME", help="Benchmark to run: `dream`, `train`, `profile`, `overhead` or `gpu`."
+    ),
 ]
 Model = Annotated[
     Path | None,
@@ -47,6 +50,10 @@ Tasks = Annotated[
 ]
 Rounds = Annotated[int, typer.Option(min=1, help="Repetitions; medians and intervals are over them.")]
 Threads = Annotated[int, typer.Option(min=1, help="Torch threads of each contestant.")]
+Tiny = Annotated[
+    bool,
+    typer.Option("--tiny", help="`gpu`: a tiny model for a moment: tries the benchmark, measures nothing."),
+]
 Env = Annotated[str, typer.Option(metavar="NAME", help="Short for --config configs/quick-NAME.yaml.")]
 
 
@@ -73,6 +80,7 @@ def bench(
     tasks: Tasks = 8,
     rounds: Rounds = 5,
     threads: Threads = 1,
+    tiny: Tiny = False,
     env: Env = "",
     config: ConfigFile = None,
     root: Root = None,
@@ -89,6 +97,9 @@ def bench(
     `train`: optimiser steps on the same recorded episodes, against TRL's GRPOTrainer.
 
     `profile`: shares of an optimiser step's and of dreamed rollouts' time, by kind of operation.
+
+    `gpu`: fine-tuning against TRL's SFTTrainer, and rollouts with vLLM, at 135 million and 1.5 billion
+    weights: all figures of a GPU in at most 8 minutes.
 
     `overhead`: the share of the newest complete run's wall time outside its stages; it runs nothing.
 
@@ -110,6 +121,9 @@ def bench(
 
         check_name(name)
         check_machine(workspace, versions=False)
+        if name == "gpu":
+            page.replace(_bench_gpu(page, settings, tiny))
+            return
         options = BenchSettings(model, policy, episodes, tasks, rounds, threads)
         metrics = _run_benchmark(name, page, settings, workspace, options)
         page.replace(checked_metrics({key: estimate.to_json() for key, estimate in metrics.items()}))
@@ -150,6 +164,15 @@ def _run_benchmark(
     )
     print_profile(page, metrics)
     return metrics
+
+
+def _bench_gpu(page: Output, settings: Config, tiny: bool) -> dict[str, Any]:
+    from components.language.compute import compute_of
+    from flows.jobs.bench.gpu import bench_gpu, print_gpu
+
+    result = bench_gpu(compute_of(settings), tiny=tiny, cache_gb=settings.vllm.cache_gb, report=print_status)
+    print_gpu(page, result)
+    return result
 
 
 def _bench_dream(

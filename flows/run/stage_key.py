@@ -13,6 +13,7 @@ from components.config import Config
 from components.environments import adapter_modules
 from components.environments.text_world.import_path import look_here
 from components.language.compute import Compute
+from components.language.engines.open_engine import engine_identity
 from components.language.training import parallel
 from components.tracking.stage_store.hashes import tree_hash, with_imports
 from components.tracking.stage_store.stage_keys import key_parts, read_pins
@@ -96,6 +97,9 @@ def compute_settings(compute: Compute, *, training: bool) -> dict[str, Any]:
         training: whether the stage trains a model.
     """
     values: dict[str, Any] = {"device": compute.device, "precision": compute.precision}
+    engine = engine_identity(compute)
+    if engine:
+        values["engine"] = engine
     if not training:
         return values
     if parallel.size() > 1:

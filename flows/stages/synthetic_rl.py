@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,14 @@ from components.environments import make_adapter
 from components.evaluation.dream_watch import CHECK_INTERACTIONS, DreamWatch
 from components.evaluation.metrics.intervals import exact_value
 from components.experience.curriculum import Curriculum
+from components.experience.dream import Dream
 from components.experience.model import ExperienceModel
 from components.experience.retrieval.encoders import make_encoder
 from components.experience.task_clusters import cluster_tasks
 from components.language.checkpoint_files.weight_files import stored_weights
 from components.policy.policy import Policy
 from components.policy.rl.loop import Loop, read_iteration_count
-from components.policy.rl.rollout_workers import ProcessPoolPlayer
+from components.policy.rl.rollout_workers import DreamPlayer, LocalDreamPlayer, ProcessPoolPlayer
 from components.policy.rl.task_source import EvenTasks, TaskSource
 from components.policy.rollout import Rollout, Stamp
 from components.records import SYNTHETIC, Task, Transition
@@ -86,8 +88,7 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
     )  # an interrupted iteration runs again
     dreamed = read_log(work / REPLAY, shards=finished_iterations)
     open_world = partial(dream_with, inputs["model"], config, recorded, dreamed, held_out(run.data), run.root)
-    with ProcessPoolPlayer(config.rl.dream.processes, open_world) as dreams:
-        model = load_experience_model(config, inputs["model"])
+    with _open_dreams(run, inputs["model"], open_world) as (dreams, model):
         policy = Policy.load(inputs["policy"], compute=run.compute)
         tasks = _task_source(run, model)
         loop = build_loop(
@@ -112,6 +113,23 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
     outcome.outputs[REPLAY] = REPLAY
     outcome.costs = {CHECK_INTERACTIONS: check_interactions, "tokens_generated": state.tokens}
     return outcome
+
+
+@contextmanager
+def _open_dreams(
+    run: Run, model: Path, open_world: Callable[[], Dream]
+) -> Iterator[tuple[DreamPlayer, ExperienceModel]]:
+    """Open the dreams of `rl.dream.processes` processes, and the experience model that writes tasks.
+
+    One dream is played in this process, and shares its weights with the writer of tasks.
+    """
+    count = run.config.rl.dream.processes
+    if count == 1:
+        dream = open_world()
+        yield LocalDreamPlayer(dream), dream.model.sharing_weights()
+        return
+    with ProcessPoolPlayer(count, open_world) as dreams:
+        yield dreams, load_experience_model(run.config, model)
 
 
 def _curriculum_details(tasks: TaskSource) -> dict[str, list[Any]]:
@@ -146,7 +164,7 @@ def _cluster_function(run: Run) -> Callable[[Sequence[Task], int], list[int]]:
     return lambda tasks, seed: cluster_tasks(tasks, encoder, TASK_CLUSTERS, seed)
 
 
-def _keep_rollouts(run: Run, loop: Loop, dreams: ProcessPoolPlayer, work: Path) -> OnRollouts:
+def _keep_rollouts(run: Run, loop: Loop, dreams: DreamPlayer, work: Path) -> OnRollouts:
     """Return the callback for each iteration's rollouts.
 
     It writes them to the log, adds them to the buffer, and replays some in the real environment.
@@ -184,7 +202,7 @@ def _write_shard(log: Path, iteration: int, transitions: list[Transition]) -> No
 class _RejectedAnswers:
     """Answers of the experience model that the dream rejected, by kind, per dreamed step."""
 
-    def __init__(self, dreams: ProcessPoolPlayer) -> None:
+    def __init__(self, dreams: DreamPlayer) -> None:
         self._dreams = dreams
         self._counts = Counter[str](dreams.rejected)
         self._steps = dreams.interactions

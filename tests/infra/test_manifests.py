@@ -59,6 +59,14 @@ def test_a_manifest_has_only_keys_of_the_api(name, document):
     assert document["apiVersion"] and document["metadata"]["name"] == name
 
 
+def test_the_gpu_file_changes_the_worker_alone_and_names_an_argument_of_the_image():
+    gpu = yaml.safe_load((INFRA / "compose.gpu.yaml").read_text())["services"]
+    assert set(gpu) == {"worker"} <= set(COMPOSE["services"])
+    (argument,) = gpu["worker"]["build"]["args"]
+    assert f"ARG {argument}=" in (INFRA / "Dockerfile").read_text()
+    assert gpu["worker"]["image"] != COMPOSE["services"]["worker"]["image"]
+
+
 def test_an_unknown_key_is_reported():
     wrong = {"spec": {"template": {"spec": {"containers": [{"name": "x", "imagee": "y"}]}}}}
     assert unknown_keys(wrong, "V1Deployment", "x") == ["x.spec.template.spec.containers[0].imagee"]

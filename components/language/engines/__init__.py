@@ -1,1 +1,1 @@
-"""Generation engines: the interface, the kept key-value cache, and transformers' own `generate`."""
+"""Generation engines: the interface, the kept key-value cache, vLLM, and transformers' own `generate`."""

@@ -24,7 +24,6 @@ class Decoding:
         stop: token ids that end a row.
         max_new_tokens: limit for each row.
         temperature: of the softmax; 0 is greedy.
-        force: tokens that a row must generate first.
     """
 
     def __init__(
@@ -35,14 +34,12 @@ class Decoding:
         stop: set[int],
         max_new_tokens: int,
         temperature: float,
-        force: Mapping[int, list[int]],
     ) -> None:
         self._rows = rows
         self._generator = generator
         self._stop = stop
         self._max_new_tokens = max_new_tokens
         self._temperature = temperature
-        self._force = force
         self._generations: dict[int, Generation] = {}
 
     def run(self, prompts: Mapping[int, list[int]]) -> dict[int, Generation]:
@@ -66,7 +63,7 @@ class Decoding:
 
     def _append_next_tokens(self, batch: list[int], logits: Tensor, active: set[int]) -> set[int]:
         """Choose the next token of each active row; returns the rows that end with it."""
-        tokens, logprobs = self._choose_tokens(batch, logits)
+        tokens, logprobs = self._choose_tokens(logits)
         ended_rows = set()
         for row, token, logprob in zip(batch, tokens, logprobs, strict=True):
             if row not in active:
@@ -81,7 +78,7 @@ class Decoding:
                 ended_rows.add(row)
         return ended_rows
 
-    def _choose_tokens(self, batch: list[int], logits: Tensor) -> tuple[list[int], list[float]]:
+    def _choose_tokens(self, logits: Tensor) -> tuple[list[int], list[float]]:
         """The next token of each row, and its log-probability in nats."""
         logits = without_unknown(self._rows.model, logits)
         distribution = torch.log_softmax(
@@ -91,11 +88,6 @@ class Decoding:
             tokens = self._sample(distribution)
         else:
             tokens = distribution.argmax(-1, keepdim=True)
-        for index, row in enumerate(batch):
-            forced_tokens = self._force.get(row, [])
-            token_count = len(self._generations[row].tokens)
-            if token_count < len(forced_tokens):
-                tokens[index, 0] = forced_tokens[token_count]
         return tokens[:, 0].tolist(), distribution.gather(1, tokens)[:, 0].tolist()
 
     def _sample(self, distribution: Tensor) -> Tensor:

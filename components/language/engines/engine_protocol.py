@@ -1,7 +1,8 @@
 """The interface of a generation engine: batched generation on rows of token ids.
 
 An engine opens sessions. A session holds rows; each row is one growing sequence of tokens. Callers append to
-rows, generate on them, rewind them, copy them and drop them. `kept_cache.py` implements it in this process.
+rows, generate on them, rewind them, copy them and drop them. `kept_cache.py` implements it with transformers,
+`vllm/vllm_engine.py` with vLLM.
 """
 
 from __future__ import annotations
@@ -55,7 +56,6 @@ class Session(Protocol):
         stop: set[int],
         max_new_tokens: int,
         temperature: float,
-        force: Mapping[int, list[int]] | None = None,
     ) -> dict[int, Generation]:
         """Append the prompts, then generate on each of their rows until a stop token or `max_new_tokens`.
 
@@ -64,8 +64,6 @@ class Session(Protocol):
             stop: token ids that end a row; the one that ends it belongs to the generation.
             max_new_tokens: limit for each row.
             temperature: of the softmax; 0 is greedy.
-            force: tokens that a row must generate first. They count, and their log-probabilities are
-                recorded.
 
         Raises:
             DataError: a prompt does not fit.

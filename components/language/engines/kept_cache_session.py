@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping
 import torch
 from transformers import PreTrainedModel
 
-from components.errors import DataError
+from components.language.engines.active_rows import ActiveRows, require_start
 from components.language.engines.cached_rows import CachedRows
 from components.language.engines.decoding import Decoding
 from components.language.engines.engine_protocol import Generation
 from components.language.evaluation_mode import evaluating
 from components.language.kernels.cache_attention import KEPT
-from components.language.sequence_limits import shorter_or_longer
 from components.language.torch_seeds import torch_seed
 from components.language.transformers_setup import attention_of
 
@@ -25,13 +24,11 @@ class KeptCacheSession:
     """
 
     def __init__(self, model: PreTrainedModel, rows: int, capacity: int, seed: int) -> None:
-        if rows < 1:
-            raise ValueError(f"a session of {rows} rows; expected at least one")
         self.model = model
         self.rows = rows
+        self._active = ActiveRows(rows, model.config)
         self._store = CachedRows(model, rows, capacity)
         self.longest = self._store.longest
-        self._active_rows = set(range(rows))
         self._generator = torch.Generator(device=model.device)
         self._generator.manual_seed(torch_seed(seed))
 
@@ -52,7 +49,7 @@ class KeptCacheSession:
         """
         new_tokens = {row: row_tokens for row, row_tokens in tokens.items() if row_tokens}
         if new_tokens:
-            self._check_fit(new_tokens)
+            self._active.require_fit(new_tokens, self.room)
             with evaluating(self.model), attention_of(self.model, KEPT):
                 self._store.feed(new_tokens)
 
@@ -63,7 +60,6 @@ class KeptCacheSession:
         stop: set[int],
         max_new_tokens: int,
         temperature: float,
-        force: Mapping[int, list[int]] | None = None,
     ) -> dict[int, Generation]:
         """Append the prompts, then generate on each of their rows until a stop token or `max_new_tokens`.
 
@@ -74,8 +70,6 @@ class KeptCacheSession:
             stop: token ids that end a row.
             max_new_tokens: limit for each row.
             temperature: of the softmax; 0 is greedy.
-            force: tokens that a row must generate first. They count, and their log-probabilities are
-                recorded.
 
         Raises:
             DataError: a prompt does not fit.
@@ -83,13 +77,8 @@ class KeptCacheSession:
         """
         if not prompts:
             return {}
-        empty_rows = [row for row, prompt in prompts.items() if not prompt and not self._store.pending[row]]
-        if empty_rows:
-            raise ValueError(
-                f"rows {empty_rows} have an empty prompt and nothing pending; expected at least one token to "
-                "go on from"
-            )
-        self._check_fit(prompts, extra_tokens=1)
+        require_start([row for row, prompt in prompts.items() if not prompt and not self._store.pending[row]])
+        self._active.require_fit(prompts, self.room, extra_tokens=1)
         with evaluating(self.model), attention_of(self.model, KEPT):
             decoding = Decoding(
                 self._store,
@@ -97,7 +86,6 @@ class KeptCacheSession:
                 stop=stop,
                 max_new_tokens=max_new_tokens,
                 temperature=temperature,
-                force=force or {},
             )
             return decoding.run(prompts)
 
@@ -116,36 +104,16 @@ class KeptCacheSession:
         Raises:
             ValueError: a row was dropped, or is both a source and a target.
         """
-        ambiguous_rows = set(sources) & set(sources.values())
-        inactive_rows = (set(sources) | set(sources.values())) - self._active_rows
-        if ambiguous_rows or inactive_rows:
-            raise ValueError(
-                f"rows {sorted(ambiguous_rows | inactive_rows)} cannot be copied: dropped, never opened, or "
-                "both source and target"
-            )
+        self._active.require_copyable(sources)
         self._store.copy(sources)
 
     def drop(self, rows: Iterable[int]) -> None:
         """Retire rows: they take no more tokens and cost nothing."""
         for row in rows:
-            self._active_rows.discard(row)
+            self._active.drop([row])
             self._store.empty(row)
 
     def clear(self, row: int) -> None:
         """Make `row` empty and usable, whether or not it was dropped."""
-        self._active_rows.add(row)
+        self._active.revive(row)
         self._store.empty(row)
-
-    def _check_fit(self, tokens: Mapping[int, list[int]], extra_tokens: int = 0) -> None:
-        """Raise if a row is not active, or has no room for its tokens and `extra_tokens` more."""
-        inactive_rows = [row for row in tokens if row not in self._active_rows]
-        if inactive_rows:
-            raise ValueError(f"rows {inactive_rows} were dropped or never opened")
-        for row, row_tokens in tokens.items():
-            if len(row_tokens) + extra_tokens > self.room(row):
-                token_count = self.longest - self.room(row) + len(row_tokens) + extra_tokens
-                raise DataError(
-                    f"Row {row} would have {token_count} tokens.",
-                    f"The model takes {self.longest}.",
-                    shorter_or_longer(self.model.config),
-                )

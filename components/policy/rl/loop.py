@@ -262,7 +262,7 @@ class Loop:
     @property
     def _corrects_sampler(self) -> bool:
         """Whether the sampler's arithmetic differs from the trainer's, and the loss depends on it."""
-        return self.algorithm.uses_old_logprobs and self.policy.compute.precision != "fp32"
+        return self.algorithm.uses_old_logprobs and not self.policy.samples_exactly
 
     def _resume(self) -> None:
         if self.checkpoint is not None and self.checkpoint.is_file():

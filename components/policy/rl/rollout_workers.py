@@ -92,6 +92,47 @@ class LocalPlayer:
         )
 
 
+class DreamPlayer(Player, Protocol):
+    """Plays rollouts in dreams, which count what they generate and remember transitions.
+
+    Attributes:
+        tokens: number of tokens that the dreams have generated so far.
+        rejected: kind -> number of answers that the dreams rejected, if they count them.
+    """
+
+    @property
+    def tokens(self) -> int: ...
+
+    @property
+    def rejected(self) -> Counter[str]: ...
+
+    def remember(self, transitions: Sequence[Transition]) -> None:
+        """Add `transitions` to the buffer of every dream."""
+        ...
+
+
+class LocalDreamPlayer(LocalPlayer):
+    """Plays rollouts in one dream, in this process."""
+
+    def __init__(self, dream: DreamWorld) -> None:
+        super().__init__(dream)
+        self.dream = dream
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens that the dream has generated so far."""
+        return self.dream.tokens
+
+    @property
+    def rejected(self) -> Counter[str]:
+        """Kind -> number of answers that the dream rejected."""
+        return Counter(_count_rejected(self.dream))
+
+    def remember(self, transitions: Sequence[Transition]) -> None:
+        """Add `transitions` to the dream's buffer."""
+        self.dream.remember(transitions)
+
+
 class ProcessPoolPlayer:
     """Plays rollouts in `count` processes, each with a world from `open_world()`. Use as a context manager.
 

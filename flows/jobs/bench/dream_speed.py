@@ -8,6 +8,7 @@ All contestants do the same recorded steps, in turns, with one process each:
 - the same model through transformers' `generate` with the full prompt of every step, all episodes in one
   call;
 - the same with one step of one episode in a call;
+- with `engine=vllm`: our dream on vLLM, and vLLM with the full prompt of every step;
 - the real environment, stock and with our caches.
 
 Loading and starting a game counts as work of the real environment, and reading the task as work of the dream.
@@ -19,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from components.config import Config
 from components.environments import make_adapter
@@ -32,12 +33,16 @@ from components.evaluation.metrics.speed import Work, speed_metrics
 from components.experience.model import ExperienceModel
 from components.experience.recorded_episodes import (
     AnswerTokens,
-    KeptCacheDreamer,
-    PlainGenerateDreamer,
+    Complete,
+    Dreamer,
+    EngineDreamer,
+    WholePromptDreamer,
     count_differing_answers,
     with_single_greedy_try,
 )
 from components.experience.retrieval.replay_buffer import ReplayBuffer
+from components.language.compute import Compute, compute_of
+from components.language.engines.open_engine import open_engine
 from components.language.threads import threads as using
 from components.records import Trajectory
 from components.tracking.find_model import find_model, offline_transitions
@@ -46,11 +51,13 @@ from flows.printing.formats import level
 from flows.printing.output import Output
 from flows.printing.table import Column, Table
 
-BENCHMARKS = ("dream", "train", "profile", "overhead")
+BENCHMARKS = ("dream", "train", "profile", "overhead", "gpu")
 DREAM = "dream"
 PLAIN = "plain_generate"
 STOCK = "stock_environment"
 CACHED = "cached_environment"
+VLLM = "vllm"
+RAW_VLLM = "raw_vllm"
 SINGLE = "single_generate"
 """One call of `generate` for one step of one episode, as a simple loop does, on a sample of steps."""
 STOCK_EVERY = 4
@@ -97,6 +104,7 @@ def bench_dream(
     directory = find_model(root, model, config.environment.name)
     report(f"Experience model: {directory}")
     contest = _prepare(config, DataLayout.of(root, config.environment.name), directory, episodes)
+    has_vllm = compute_of(config).engine == "vllm"
     adapter = make_adapter(config.environment)
     rounds_work: list[dict[str, Work]] = []
     identical_answers: list[int] = []
@@ -108,15 +116,13 @@ def bench_dream(
         worlds = {STOCK: stock, CACHED: cached}
         for world in worlds.values():
             replay(world, contest.episodes[0])
-        KeptCacheDreamer(contest.model, contest.buffer, contest.episodes).step(0)
-        PlainGenerateDreamer(contest.model, contest.buffer, contest.episodes).step(0)
+        for start in _dreamers(contest, has_vllm).values():
+            start().step(0)
         for number in range(rounds):
-            work, identical = _run_round(contest, worlds, number)
+            work, identical = _run_round(contest, worlds, number, has_vllm)
             rounds_work.append(work)
             identical_answers.append(identical)
-            ratios = ", ".join(
-                f"{_speedup(work, name):.1f} x {name}" for name in (PLAIN, SINGLE, STOCK, CACHED)
-            )
+            ratios = ", ".join(f"{_speedup(work, name):.1f} x {name}" for name in work if name != DREAM)
             report(f"round {number + 1} of {rounds}: {ratios}")
     metrics = _speed_summary(rounds_work, identical_answers, config.evaluation.confidence)
     steps = rounds_work[0][DREAM].steps
@@ -148,27 +154,61 @@ def _prepare(config: Config, data: DataLayout, directory: Path, count: int) -> C
     return Contest(model, buffer, [episodes[number * len(episodes) // count] for number in range(count)])
 
 
+def _dreamers(contest: Contest, has_vllm: bool) -> dict[str, Callable[[], Dreamer]]:
+    """Return what starts the contestants that dream whole batches, in their first turn's order."""
+    parts = (contest.buffer, contest.episodes)
+    starts: dict[str, Callable[[], Dreamer]] = {
+        DREAM: partial(EngineDreamer, contest.model, *parts),
+        PLAIN: partial(WholePromptDreamer, contest.model, *parts),
+    }
+    if has_vllm:
+        model = contest.model.sharing_weights(Compute(engine="vllm"))
+        starts[VLLM] = partial(EngineDreamer, model, *parts)
+        starts[RAW_VLLM] = partial(WholePromptDreamer, model, *parts, complete=_raw_vllm(model))
+    return starts
+
+
+def _raw_vllm(model: ExperienceModel) -> Complete:
+    """Return vLLM without sessions: one call with all prompts."""
+
+    def complete(prompts: Sequence[list[int]]) -> list[list[int]]:
+        engine = open_engine(model.model, model.vocabulary, model.compute, 0)
+        written = engine.open(len(prompts)).generate(
+            dict(enumerate(prompts)),
+            stop=model.text.stop,
+            max_new_tokens=model.config.max_new_tokens,
+            temperature=0.0,
+        )
+        return [written[row].tokens for row in range(len(prompts))]
+
+    return complete
+
+
 def _run_round(
-    contest: Contest, worlds: Mapping[str, Environment], number: int
+    contest: Contest, worlds: Mapping[str, Environment], number: int, has_vllm: bool
 ) -> tuple[dict[str, Work], int]:
-    """Play all episodes once, step by step in turns; the first contestant alternates.
+    """Play all episodes once, step by step in turns; the order of the contestants alternates.
 
     Returns:
         the work of each contestant, and the number of answers that were identical.
     """
-    work = {name: Work() for name in (DREAM, PLAIN, SINGLE, *worlds)}
-    with work[DREAM].timed():
-        kept_cache = KeptCacheDreamer(contest.model, contest.buffer, contest.episodes)
-    with work[PLAIN].timed():
-        plain = PlainGenerateDreamer(contest.model, contest.buffer, contest.episodes)
-    dreamers: list[tuple[str, Any]] = [(DREAM, kept_cache), (PLAIN, plain)]
+    starts = _dreamers(contest, has_vllm)
+    work = {name: Work() for name in (*starts, SINGLE, *worlds)}
+    dreamers: dict[str, Dreamer] = {}
+    for name, start in starts.items():
+        with work[name].timed():
+            dreamers[name] = start()
+    plain = dreamers[PLAIN]
+    assert isinstance(plain, WholePromptDreamer)
     identical = 0
     for step in range(contest.steps):
         written: dict[str, AnswerTokens] = {}
-        for name, dreamer in dreamers[:: 1 if (step + number) % 2 else -1]:
+        for name, dreamer in list(dreamers.items())[:: 1 if (step + number) % 2 else -1]:
             with work[name].timed():
                 written[name] = dreamer.step(step)
             _count_answers(work[name], written[name])
+        for name in dreamers.keys() - {DREAM, PLAIN}:
+            count_differing_answers(contest.model, plain.prompts, written[name], written[PLAIN])
         identical += len(written[DREAM]) - count_differing_answers(
             contest.model, plain.prompts, written[DREAM], written[PLAIN]
         )
@@ -205,6 +245,8 @@ def print_dream(page: Output, metrics: Mapping[str, Estimate], confidence: float
     columns = [Column("contestant"), *(Column(name, right=True) for name in names)]
     rows = []
     for name, label in LABELS.items():
+        if f"{name}/steps_per_second" not in metrics:
+            continue
         rate = metrics[f"{name}/steps_per_second"]
         tokens = metrics.get(f"{name}/tokens_per_second")
         ratio = metrics.get(f"ratio_vs_{name}")
@@ -227,6 +269,8 @@ def print_dream(page: Output, metrics: Mapping[str, Estimate], confidence: float
 
 LABELS = {
     DREAM: "dream (kept cache)",
+    VLLM: "dream (vLLM)",
+    RAW_VLLM: "vLLM, all episodes in a call",
     PLAIN: "plain generate, all episodes in a call",
     SINGLE: "plain generate, one step in a call",
     STOCK: "real environment, stock",

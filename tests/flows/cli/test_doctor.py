@@ -106,9 +106,13 @@ def test_required_memory_is_the_documented_one():
     assert f"{promised} GB of free memory" in (ROOT / "README.md").read_text()
 
 
-def test_the_device_and_its_precision_are_printed():
+def test_the_device_its_precision_and_the_engine_are_printed():
     rung = doctor.check_device(load_config(None, ["device=cpu"]), ROOT)
-    assert (rung.state, rung.found) == ("ok", "Models compute on cpu, fp32.")
+    assert rung.state == "ok"
+    assert re.fullmatch(
+        r"Models compute on cpu, fp32; engine is auto, (vLLM is not|vllm(-cpu)? [0-9.]+ is) installed\.",
+        rung.found,
+    )
     assert list(doctor.SETUP_CHECKS).index("device") < list(doctor.SETUP_CHECKS).index("backbone")
 
 

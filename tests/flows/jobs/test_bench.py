@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from builders import make_model
 from typer.testing import CliRunner
+from vllm_models import NEEDS_VLLM
 
 from components.environments.step_cost import replay
 from components.errors import ConfigError, EnvironmentFailure, ExperienceModelError
@@ -69,10 +70,14 @@ def repository(tmp_path, episodes, tasks):
 @pytest.fixture
 def model(tmp_path, episodes):
     """Directory of a random model with ALFWorld's tokens, whose choices do not depend on rounding."""
+    return save_random_model(tmp_path / "model", episodes)
+
+
+def save_random_model(directory, episodes, **shape):
     texts = [text for episode in episodes for text in episode.states]
     vocabulary = CompactVocabulary.train(texts, 340)
-    save_model(make_model(vocabulary=vocabulary, scale=10.0), vocabulary, tmp_path / "model")
-    return tmp_path / "model"
+    save_model(make_model(vocabulary=vocabulary, scale=10.0, **shape), vocabulary, directory)
+    return directory
 
 
 def test_the_figures_are_written_like_metrics_and_shown_as_a_table(run, repository, model, tmp_path):
@@ -95,6 +100,19 @@ def test_the_figures_are_written_like_metrics_and_shown_as_a_table(run, reposito
         and "1 thread(s) each, 2 episodes in a batch" in done.output
         and "100.00% of 16" in done.output
     )
+
+
+@NEEDS_VLLM
+def test_vllm_competes_when_the_config_names_it(run, repository, episodes, tmp_path):
+    file = tmp_path / "bench.json"
+    model = save_random_model(tmp_path / "model", episodes, hidden=64)  # vLLM takes no narrower heads than 32
+    small = ("--episodes", 2, "--rounds", 2, "experience_model.max_new_tokens=8", "engine=vllm")
+    done = run("bench", "dream", "--root", repository, "--model", model, "--json", file, *small)
+    assert done.exit_code == 0, done.output
+    figures = json.loads(file.read_text())
+    vllm = {f"{name}/{rate}_per_second" for name in ("vllm", "raw_vllm") for rate in ("steps", "tokens")}
+    assert set(figures) == FIGURES | vllm | {"ratio_vs_vllm", "ratio_vs_raw_vllm"}
+    assert "dream (vLLM)" in done.output and "vLLM, all episodes in a call" in done.output
 
 
 def test_another_answer_fails_unless_two_tokens_are_almost_equally_likely(untrained):

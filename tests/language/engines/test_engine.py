@@ -134,20 +134,6 @@ def test_same_seed_same_samples_and_sessions_differ():
     assert samples != sample(first)
 
 
-def test_forced_tokens_come_first_with_their_logprobs():
-    model = make_model()
-    out = (
-        KeptCacheEngine(model, VOCABULARY)
-        .open(2)
-        .generate({0: [20, 21], 1: [22]}, stop=set(), max_new_tokens=4, temperature=0.0, force={1: [50, 51]})
-    )
-    assert out[1].tokens[:2] == [50, 51]
-    assert out[0].tokens == plain_generate(model, [20, 21], {299}, 4)
-    torch.testing.assert_close(
-        torch.tensor(out[1].logprobs), plain_logprobs(model, [22], out[1].tokens), atol=1e-4, rtol=0
-    )
-
-
 def test_long_ragged_prefill_over_a_full_cache_is_exact():
     model = make_model(scale=3.0)
     session = KeptCacheEngine(model, VOCABULARY).open(5, capacity=4)

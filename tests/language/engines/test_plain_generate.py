@@ -14,8 +14,8 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from components.config import ExperienceModelConfig, RetrievalConfig
 from components.experience.model import ExperienceModel
 from components.experience.recorded_episodes import (
-    KeptCacheDreamer,
-    PlainGenerateDreamer,
+    EngineDreamer,
+    WholePromptDreamer,
     count_differing_answers,
     with_single_greedy_try,
 )
@@ -104,7 +104,7 @@ def test_kept_cache_and_plain_generation_agree_on_such_a_checkpoint(base, settin
     buffer = ReplayBuffer(RetrievalConfig(k=1, dimensions=32))
     buffer.add([step for episode in episodes for step in episode.steps])
     kept, plain = (
-        dreamer(experience_model, buffer, episodes) for dreamer in (KeptCacheDreamer, PlainGenerateDreamer)
+        dreamer(experience_model, buffer, episodes) for dreamer in (EngineDreamer, WholePromptDreamer)
     )
     for step in range(2):
         ours = kept.step(step)

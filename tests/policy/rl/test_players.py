@@ -12,7 +12,7 @@ from builders import VOCABULARY, make_model, make_task, make_transition
 from components.environments.protocol import Step
 from components.errors import TrainingError
 from components.policy.policy import Policy
-from components.policy.rl.rollout_workers import ProcessPoolPlayer
+from components.policy.rl.rollout_workers import LocalDreamPlayer, ProcessPoolPlayer
 
 TASKS = [make_task(n, instruction=f"put a mug in desk {n}") for n in range(5)]
 OPTIONS = {"max_steps": 2, "temperature": 1.0, "seed": 3}
@@ -79,6 +79,18 @@ def test_rollouts_are_in_order_and_reproducible(processes):
     assert texts(first) == texts(processes.play(policy(), TASKS, **OPTIONS))
     assert texts(first) != texts(processes.play(policy(), TASKS, **{**OPTIONS, "seed": 4}))
     assert len({r.trajectory.steps[0].episode_id for r in first}) == len(TASKS), "episode ids must differ"
+
+
+def test_one_dream_in_this_process_plays_what_one_process_plays():
+    local = LocalDreamPlayer(Counting())
+    with ProcessPoolPlayer(1, Counting) as pool:
+        for player in (local, pool):
+            player.remember([make_transition()])
+        first, second = (player.play(policy(), TASKS, **OPTIONS) for player in (local, pool))
+        assert texts(first) == texts(second)
+        assert [r.logprobs for r in first] == [r.logprobs for r in second]
+        assert (local.interactions, local.tokens) == (pool.interactions, pool.tokens) == (10, 20)
+        assert local.rejected == pool.rejected
 
 
 def test_every_world_receives_new_transitions(processes):

@@ -1,0 +1,1 @@
+"""The engine vLLM, in the process of the run."""

@@ -1,0 +1,172 @@
+"""A model behind vLLM servers: token ids over HTTP, and adapters that are loaded while the servers run.
+
+The servers hold the base model, which never changes. Each sync saves the adapters to a directory that the
+servers can read, loads them under a new name, and removes the earlier ones. So one set of servers serves the
+policy and the experience model of a run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from components.errors import ConfigError, TrainingError
+from components.language.adapters import save_adapters, without_adapters
+from components.language.compute import Compute
+from components.language.engines.engine_protocol import Generation
+from components.language.engines.vllm.probe import SyncProbe, mean_gap, probe_text, trainer_logprobs
+from components.language.engines.vllm.replicas import START, Replicas
+from components.language.engines.vllm.requests import Request, barred_ids, sampling_parameters
+from components.language.engines.vllm.weights import has_servable_adapters, signature_of, weights_digest
+from components.language.sequence_limits import longest_sequence
+
+COMPLETIONS = "/v1/completions"
+_NUMBERS = itertools.count(1)
+"""Numbers of the adapters that this process has loaded; no name is used twice."""
+
+
+class ServedModel:
+    """A model of which the servers of `compute.vllm.servers` hold the base; see `ModelHost`.
+
+    Args:
+        model: with adapters, or exactly the model that the servers hold.
+        compute: precision of the trainer, and the servers.
+        ids: the ids that the tokenizer knows, of which the probe's text consists.
+
+    Raises:
+        ConfigError: no server is named, or their model is shorter than ours.
+        TrainingError: no server answers.
+    """
+
+    def __init__(self, model: Any, compute: Compute, ids: Sequence[int]) -> None:
+        self.signature = signature_of(model, compute)
+        self._compute = compute
+        self._barred = barred_ids(without_adapters(model))
+        self._replicas = Replicas(compute.vllm.servers, compute.vllm.timeout_seconds)
+        self._base = self._base_name(longest_sequence(without_adapters(model).config))
+        self._name = self._base
+        self._text = probe_text(ids)
+        self._probe = SyncProbe(compute.precision)
+        self._directory = Path(tempfile.mkdtemp(prefix="adapters-", dir=compute.vllm.shared_dir or None))
+        self._digest = ""
+        self.syncs = 0
+
+    def _base_name(self, longest: int) -> str:
+        """The name of the servers' model; they must agree."""
+        found = set()
+        for url, entry in self._replicas.ask_all("/v1/models", None, _base_entry).items():
+            found.add(entry["id"])
+            if int(entry["max_model_len"]) < longest:
+                raise ConfigError(
+                    f"The server {url} takes {entry['max_model_len']} tokens, the model {longest}.",
+                    "Expected as many.",
+                    f"Start it with --max-model-len {longest}.",
+                )
+        if len(found) > 1:
+            raise ConfigError(
+                f"The servers hold different models: {', '.join(sorted(found))}.", "Expected one.", START
+            )
+        return str(found.pop())
+
+    @property
+    def gap(self) -> float:
+        """Mean difference in nats between trainer and server on the probe, at the last sync."""
+        return self._probe.gap
+
+    def take_weights(self, model: Any) -> None:
+        """Serve `model` from now on; nothing happens if its weights are there already.
+
+        Raises:
+            ConfigError: the model has no adapters, and is not the one that the servers hold.
+            TrainingError: the weights did not arrive, or no server answers.
+        """
+        digest = weights_digest(model)
+        if digest == self._digest:
+            return
+        if has_servable_adapters(model):
+            self._load_adapters(model)
+        body = {"model": self._name, "prompt": self._text, "max_tokens": 1, "temperature": 0.0}
+        found = self._replicas.ask_all(COMPLETIONS, body | {"prompt_logprobs": 0}, self._read_probe)
+        expected = trainer_logprobs(model, self._text, self._compute)
+        before = self._probe.before
+        for url, logprobs in found.items():
+            if not has_servable_adapters(model):
+                self._require_base(url, mean_gap(expected, logprobs))
+            self._probe.before = before
+            self._probe.require_arrived(expected, logprobs, f"the server {url}")
+        self.syncs += 1
+        self._digest = digest
+
+    def _load_adapters(self, model: Any) -> None:
+        old_name, self._name = self._name, f"{self._directory.name}-{next(_NUMBERS)}"
+        path = self._directory / self._name
+        save_adapters(model, path)
+        self._replicas.tell_all("/v1/load_lora_adapter", {"lora_name": self._name, "lora_path": str(path)})
+        if old_name != self._base:
+            self._replicas.tell_all("/v1/unload_lora_adapter", {"lora_name": old_name})
+            shutil.rmtree(self._directory / old_name)
+
+    def _require_base(self, url: str, gap: float) -> None:
+        """Raise ConfigError if a model without adapters is not the one that the server holds."""
+        if not gap <= self._probe.tolerance:
+            raise ConfigError(
+                f"The server {url} is off by {gap:.2g} nats a token from this model, which has no adapters "
+                "that could be loaded there.",
+                "Expected LoRA adapters on the servers' model, or servers of this very model.",
+                "Set lora.rank=16 and start the servers with the model of backbone.path. Or set engine=vllm, "
+                "which takes all weights.",
+            )
+
+    def _read_probe(self, answer: Any) -> Tensor:
+        places = answer["choices"][0]["prompt_logprobs"][1:]
+        return torch.tensor(
+            [values[str(token)]["logprob"] for token, values in zip(self._text[1:], places, strict=True)]
+        )
+
+    def generate(
+        self, requests: Sequence[Request], *, stop: set[int], temperature: float
+    ) -> list[Generation]:
+        """Continue each request; the generations in their order.
+
+        Raises:
+            TrainingError: no server answers, or one answers something else.
+        """
+        bodies = [
+            (
+                request.affinity,
+                {"model": self._name, "prompt": request.tokens, "return_token_ids": True}
+                | sampling_parameters(request, stop=stop, temperature=temperature, barred=self._barred),
+            )
+            for request in requests
+        ]
+        return self._replicas.ask_each(COMPLETIONS, bodies, _generation)
+
+    def close(self) -> None:
+        """Remove this model's adapters from the servers, and close the connections."""
+        try:
+            if self._name != self._base and self._replicas.alive:
+                self._replicas.tell_all("/v1/unload_lora_adapter", {"lora_name": self._name})
+        except TrainingError:
+            pass  # the server has been started again since, without these adapters
+        self._replicas.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _base_entry(answer: Any) -> Any:
+    return next(entry for entry in answer["data"] if not entry.get("parent"))
+
+
+def _generation(answer: Any) -> Generation:
+    choice = answer["choices"][0]
+    tokens = [int(token) for token in choice["token_ids"]]
+    logprobs = [float(value) for value in choice["logprobs"]["token_logprobs"]]
+    if len(tokens) != len(logprobs) or choice["finish_reason"] not in ("stop", "length"):
+        raise ValueError("tokens without log-probabilities")
+    return Generation(tokens, logprobs, choice["finish_reason"] == "stop")

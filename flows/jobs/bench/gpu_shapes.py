@@ -1,0 +1,139 @@
+"""Models of random weights in the shapes that `dreamgym bench gpu` measures, and the work of one token."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
+
+from components.config import LoraConfig
+from components.language.adapters import add_lora
+from components.language.compute import Compute
+from components.language.training.examples import Example, Segment
+
+LOSS_SHARE = 0.25
+"""Share of the tokens of an example that are predicted: the assistant's turns of an episode."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model to measure.
+
+    Args:
+        name: in the names of the figures.
+        config: of transformers.
+        lora: adapters that are trained; with rank 0 all weights are.
+        length: tokens of a training example.
+        batch_tokens: tokens of an update.
+        rows: rollouts that are decoded together.
+        prompt: tokens of a rollout's first prompt, and of what a turn adds.
+        new: tokens of a reply.
+    """
+
+    name: str
+    config: Any
+    lora: LoraConfig
+    length: int = 2048
+    batch_tokens: int = 16_384
+    rows: int = 256
+    prompt: int = 512
+    turn: int = 40
+    new: int = 40
+
+    def model(self, compute: Compute) -> Any:
+        """A model of random weights on the device of `compute`, with adapters if the shape has them."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = AutoModelForCausalLM.from_config(self.config, dtype=torch.float32)
+        return add_lora(model.to(compute.device), self.lora, frozen=compute.frozen)
+
+    def examples(self, count: int) -> list[Example]:
+        """Examples of random tokens; every fourth token is predicted."""
+        stream = random.Random(0)
+        every = round(1 / LOSS_SHARE)
+        return [
+            Example(
+                [
+                    Segment(
+                        self.tokens(stream, self.length),
+                        [n > 0 and n % every == 0 for n in range(self.length)],
+                    )
+                ]
+            )
+            for _ in range(count)
+        ]
+
+    def tokens(self, stream: random.Random, count: int) -> list[int]:
+        """Random ids."""
+        return [stream.randrange(3, self.config.vocab_size) for _ in range(count)]
+
+    def flops_per_token(self, model: Any) -> float:
+        """Operations that training one token needs, without attention's scores and recomputed passes.
+
+        Two for each weight in the forward pass, two for the gradient of its input, two for its own gradient
+        if it is trained (Kaplan et al. 2020, arXiv 2001.08361, section 2.1). The head works on the predicted
+        tokens alone.
+        """
+        head = self.config.vocab_size * self.config.hidden_size
+        total = trained = 0
+        for name, weight in model.named_parameters():
+            if "embed_tokens" in name or "lm_head" in name:
+                continue
+            total += weight.numel()
+            trained += weight.numel() if weight.requires_grad else 0
+        is_full = self.lora.rank == 0
+        return 4 * total + 2 * trained + LOSS_SHARE * head * (6 if is_full else 4)
+
+
+SMOLLM2 = Shape(
+    "135m",
+    LlamaConfig(
+        vocab_size=49_152,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=30,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        max_position_embeddings=8192,
+        tie_word_embeddings=True,
+    ),
+    LoraConfig(),
+)
+QWEN = Shape(
+    "1.5b",
+    Qwen2Config(
+        vocab_size=151_936,
+        hidden_size=1536,
+        intermediate_size=8960,
+        num_hidden_layers=28,
+        num_attention_heads=12,
+        num_key_value_heads=2,
+        max_position_embeddings=8192,
+        tie_word_embeddings=True,
+    ),
+    LoraConfig(rank=16, targets="all-linear"),
+)
+TINY = Shape(
+    "tiny",
+    LlamaConfig(
+        vocab_size=320,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+    ),
+    LoraConfig(),
+    length=64,
+    batch_tokens=256,
+    rows=4,
+    prompt=16,
+    turn=4,
+    new=4,
+)
+SHAPES = (SMOLLM2, QWEN)
