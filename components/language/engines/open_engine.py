@@ -56,7 +56,7 @@ def choose_engine(weight_count: int, compute: Compute) -> tuple[str, str]:
     if compute.engine != "auto":
         return compute.engine, "engine is set"
     if compute.device == "cpu":
-        return "kept-cache", "on a CPU vLLM is no faster"
+        return "kept-cache", "the default on a CPU"
     if weight_count < FEWEST_WEIGHTS:
         return "kept-cache", f"the model has fewer than {FEWEST_WEIGHTS // 1_000_000} million weights"
     if installed_version() is None:

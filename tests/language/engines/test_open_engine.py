@@ -27,7 +27,7 @@ def test_auto_takes_vllm_on_a_gpu_for_large_models_if_it_is_installed(monkeypatc
     gpu, cpu = Compute("cuda", engine="auto"), Compute("cpu", engine="auto")
     assert choose_engine(LARGE, gpu)[0] == "vllm"
     assert choose_engine(SMALL, gpu) == ("kept-cache", "the model has fewer than 20 million weights")
-    assert choose_engine(LARGE, cpu) == ("kept-cache", "on a CPU vLLM is no faster")
+    assert choose_engine(LARGE, cpu) == ("kept-cache", "the default on a CPU")
     assert engine_identity(gpu) == "vllm 0.30.0" and engine_identity(cpu) == ""
     install(monkeypatch, "nothing", "")
     assert choose_engine(LARGE, gpu) == ("kept-cache", "vLLM is not installed (make install VLLM=1)")
@@ -71,7 +71,7 @@ def test_the_reason_is_logged_once(caplog):
     open_engine._say_once.cache_clear()
     with caplog.at_level("INFO"):
         for _ in range(2):
-            open_engine._say_once("1,000,000 weights generate with kept-cache: on a CPU vLLM is no faster")
+            open_engine._say_once("1,000,000 weights generate with kept-cache: the default on a CPU")
     assert [record.getMessage() for record in caplog.records] == [
-        "1,000,000 weights generate with kept-cache: on a CPU vLLM is no faster."
+        "1,000,000 weights generate with kept-cache: the default on a CPU."
     ]

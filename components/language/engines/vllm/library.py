@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy
 import torch
+from packaging.version import Version
 
 from components.errors import ConfigError
 
@@ -55,8 +56,7 @@ def require_vllm() -> None:
     if installed is None:
         raise ConfigError("engine is vllm, and vLLM is not installed.", expected, INSTALL)
     package, text = installed
-    numbers = tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
-    if not VERSIONS[0] <= numbers < VERSIONS[1]:
+    if not VERSIONS[0] <= Version(text).release < VERSIONS[1]:
         raise ConfigError(f"engine is vllm, and {package} {text} is installed.", expected, INSTALL)
 
 

@@ -108,8 +108,8 @@ class Replicas:
 
     def _replica_of(self, affinity: int) -> str:
         """The living replica that this affinity scores highest: others keep theirs when one is lost."""
-        self._require_one()
-        return max(self.alive, key=lambda url: hashlib.sha256(f"{affinity} {url}".encode()).digest())
+        alive = self._require_one()
+        return max(alive, key=lambda url: hashlib.sha256(f"{affinity} {url}".encode()).digest())
 
     def _ask(self, url: str, path: str, body: dict[str, Any] | None) -> httpx.Response | None:
         """The response of one replica; None if it does not answer, after which it is left out."""
@@ -141,13 +141,16 @@ class Replicas:
                 self.lost.append(url)
                 _LOG.warning("The server %s is left out: %s. %d remain.", url, problem, len(self.alive))
 
-    def _require_one(self) -> None:
-        if not self.alive:
+    def _require_one(self) -> list[str]:
+        """The living replicas, as they are now: another thread may leave one out."""
+        alive = self.alive
+        if not alive:
             raise TrainingError(
                 f"None of the {len(self.lost)} vLLM servers answers: {', '.join(self.lost)}.",
                 "Expected at least one.",
                 "Start them again, then type the same command: it continues from its checkpoint.",
             )
+        return alive
 
 
 def _read(url: str, path: str, response: httpx.Response, read: Callable[[Any], T]) -> T:
