@@ -12,6 +12,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sysconfig
 import tempfile
 from importlib import metadata
 from pathlib import Path
@@ -133,12 +134,14 @@ def describe_git(root: Path, run_directory: Path) -> Git:
 def installed_packages() -> dict[str, str]:
     """Name -> version of every installed distribution, sorted by name.
 
-    Of two distributions of one name the first on the path counts, as for an import: setuptools appends copies
-    of its own to the path of a process that imports it.
+    Folders inside another package do not count: a process that imports setuptools has its private copies of
+    other packages on the path. Of two distributions of one name the first on the path counts.
     """
+    installation = [Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib")]
     versions: dict[str, str] = {}
     for dist in metadata.distributions():
-        if dist.metadata["Name"]:
+        folder = Path(str(dist.locate_file(""))).resolve()
+        if dist.metadata["Name"] and not any(place in folder.parents for place in installation):
             versions.setdefault(dist.metadata["Name"], dist.version)
     return dict(sorted(versions.items(), key=lambda item: item[0].lower()))
 

@@ -51,6 +51,19 @@ def test_of_two_copies_of_a_distribution_the_one_that_is_imported_counts(tmp_pat
     assert installed_packages()["twice"] == "2.0"
 
 
+def test_the_private_copies_of_setuptools_do_not_count_as_installed():
+    """Importing setuptools puts them on the path: a run and its repetition differed by that alone."""
+    program = (
+        "from components.tracking.run_environment import installed_packages as packages\n"
+        "before = packages()\n"
+        "import setuptools, sys\n"
+        "assert any(entry.endswith('_vendor') for entry in sys.path), sys.path\n"
+        "assert packages() == before, sorted(packages().items() - before.items())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_clean_repository_has_no_difference(repository):
     environment = make_manifest(repository).environment
     assert environment.git.commit == git(repository, "rev-parse", "HEAD").strip()
