@@ -93,6 +93,25 @@ class Forkable(RealEnvironment, Protocol):
 
 
 @runtime_checkable
+class Separable(Environment, Protocol):
+    """An environment whose episodes may be stepped by threads of their own (capability: separate episodes).
+
+    Without it all rows are stepped at once, so each step takes as long as the slowest row.
+    """
+
+    is_separable: bool
+    """Whether this one can be separated, as it is configured."""
+
+    def separate(self, count: int) -> list[Environment]:
+        """Return `count` environments of one row each, over the same world."""
+        ...
+
+    def rejoin(self, parts: Sequence[Environment]) -> None:
+        """Add what `parts` have counted to the counts of this environment."""
+        ...
+
+
+@runtime_checkable
 class LimitsRows(Protocol):
     """An environment that can only play so many episodes at the same time (capability: row limit).
 

@@ -8,6 +8,7 @@ marked `unparsable` so that it never enters the buffer.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from components.environments.protocol import Step
@@ -16,6 +17,9 @@ from components.experience.formats.world_format import Answer
 from components.experience.model import ExperienceModel
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.records import Task, Trajectory, Transition
+
+MOST_PARTS = 100_003
+"""Seeds between two separations of a dream."""
 
 
 class Dream:
@@ -46,6 +50,38 @@ class Dream:
         self._revealing = revealing
         self._batch: PredictionBatch | None = None
         self._episodes: dict[int, Trajectory] = {}
+        self._retrieving = threading.Lock()
+
+    @property
+    def is_separable(self) -> bool:
+        """Whether the engine of the experience model takes requests of several threads."""
+        return self.model.is_concurrent
+
+    def separate(self, count: int) -> list[Dream]:
+        """`count` dreams of one row each, for threads of their own, over the same model and buffer.
+
+        Each has random streams of its own, so what it dreams does not depend on the others.
+        """
+        self.seed += 1
+        parts = []
+        for number in range(count):
+            part = Dream(
+                self.model.sharing_engine(),
+                self._buffer,
+                self._contradiction,
+                self._objection,
+                self._revealing,
+            )
+            part.seed = self.seed * MOST_PARTS + number
+            part._retrieving = self._retrieving
+            parts.append(part)
+        return parts
+
+    def rejoin(self, parts: Sequence[Dream]) -> None:
+        """Add what `parts` have counted to the counts of this dream."""
+        for part in parts:
+            self.interactions += part.interactions
+            self.model.counts.add(part.model.counts)
 
     def reset(self, tasks: Sequence[Task]) -> list[str]:
         """Begin one dreamed episode a task."""
@@ -152,9 +188,11 @@ class Dream:
         """Row -> its current state and action, with demonstrations of other tasks."""
         rows = list(row_actions)
         states = {row: self._episodes[row].states[-1] for row in rows}
-        demonstrations = self._buffer.retrieve(
-            [(states[row], row_actions[row]) for row in rows], [self._episodes[row].task.id for row in rows]
-        )
+        with self._retrieving:  # parts of a dream share the buffer
+            demonstrations = self._buffer.retrieve(
+                [(states[row], row_actions[row]) for row in rows],
+                [self._episodes[row].task.id for row in rows],
+            )
         return {
             row: Query(states[row], row_actions[row], row_demonstrations)
             for row, row_demonstrations in zip(rows, demonstrations, strict=True)

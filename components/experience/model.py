@@ -101,6 +101,7 @@ class ExperienceModel:
         self.compute = compute
         self.grounded = grounded
         self.counts = DecodingCounts()
+        self._opened_engine: Engine | None = None
 
     @classmethod
     def load(
@@ -138,6 +139,18 @@ class ExperienceModel:
             grounded=self.grounded,
             compute=compute or self.compute,
         )
+
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether threads may predict at the same time, each with a model of its own (`sharing_engine`)."""
+        return self._engine(0).is_concurrent
+
+    def sharing_engine(self) -> ExperienceModel:
+        """The same model and engine, with counts of its own. The weights may not change from now on."""
+        self._opened_engine = self._opened_engine or self._engine(0)
+        model = self.sharing_weights()
+        model._opened_engine = self._opened_engine
+        return model
 
     @property
     def tokens(self) -> int:
@@ -215,4 +228,7 @@ class ExperienceModel:
         return [self.text.parse_text(written[row].tokens) for row in range(len(prompts))]
 
     def _engine(self, seed: int) -> Engine:
-        return open_engine(self.model, self.vocabulary, self.compute, self.seed * 100_003 + seed)
+        seed += self.seed * 100_003
+        if self._opened_engine is not None:
+            return self._opened_engine.with_seed(seed)
+        return open_engine(self.model, self.vocabulary, self.compute, seed)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from components.environments import retry
-from components.environments.protocol import NO_ACTION, Environment, Step, concurrent_rows
+from components.environments.protocol import NO_ACTION, Environment, Separable, Step, concurrent_rows
 from components.errors import EnvironmentFailure
-from components.language.engines.engine_protocol import Generation, Session
+from components.language.engines.engine_protocol import Engine, Generation, Session
+from components.language.engines.players import run_players
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
 from components.records import REAL, Task, Trajectory, Transition
@@ -99,7 +102,8 @@ def play(
 ) -> list[Rollout]:
     """Play each task once and return the rollouts in the order of `tasks`.
 
-    At most ROWS episodes are played concurrently, or fewer if the world limits its rows.
+    At most ROWS episodes are played concurrently, or fewer if the world limits its rows. If engine and world
+    can do it, each goes on as soon as it has its own answer; otherwise all take their steps together.
 
     Args:
         max_steps: step limit of an episode.
@@ -111,22 +115,39 @@ def play(
         EnvironmentFailure: a task starts with another state than its initial state.
     """
     engine = policy.engine(seed)
-    rollouts: list[Rollout] = []
     rows = concurrent_rows(world, ROWS)
-    for start in range(0, len(tasks), rows):
-        batch = tasks[start : start + rows]
-        episode_ids = [f"{stamp.prefix}-{seed}-{start + row}/{task.id}" for row, task in enumerate(batch)]
-        rollouts += _play_batch(
-            policy,
-            engine.open(len(batch)),
-            world,
-            batch,
-            episode_ids,
-            max_steps=max_steps,
-            temperature=temperature,
-            stamp=stamp,
-        )
+    episode_ids = [f"{stamp.prefix}-{seed}-{number}/{task.id}" for number, task in enumerate(tasks)]
+    settings: dict[str, Any] = {"max_steps": max_steps, "temperature": temperature, "stamp": stamp}
+    if engine.is_concurrent and isinstance(world, Separable) and world.is_separable:
+        rollouts = _play_separately(policy, engine, world, tasks, episode_ids, rows, settings)
+    else:
+        rollouts = []
+        for start in range(0, len(tasks), rows):
+            batch, ids = tasks[start : start + rows], episode_ids[start : start + rows]
+            rollouts += _play_batch(policy, engine.open(len(batch)), world, batch, ids, **settings)
+    policy.tokens += sum(rollout.token_count for rollout in rollouts)
     return rollouts
+
+
+def _play_separately(
+    policy: Policy,
+    engine: Engine,
+    world: Separable,
+    tasks: Sequence[Task],
+    episode_ids: Sequence[str],
+    rows: int,
+    settings: dict[str, Any],
+) -> list[Rollout]:
+    """Play each episode in a thread of its own, `rows` at a time: none waits for another one's step."""
+    parts = world.separate(len(tasks))
+    jobs = [
+        partial(_play_batch, policy, engine.open(1), part, [task], [episode_id], **settings)
+        for part, task, episode_id in zip(parts, tasks, episode_ids, strict=True)
+    ]
+    try:
+        return [rollout for batch in run_players(jobs, rows) for rollout in batch]
+    finally:
+        world.rejoin(parts)
 
 
 def play_whole(
@@ -246,7 +267,6 @@ def _generate_replies(
         ]
         rollouts[row].logprobs += generation.logprobs
         rollouts[row].truncated_replies += not generation.stopped
-        policy.tokens += len(generation.tokens)
     return generations
 
 

@@ -51,6 +51,12 @@ class DecodingCounts:
     refusals: Counter[Refusal] = field(default_factory=Counter)
     unanswered_steps: int = 0
 
+    def add(self, other: DecodingCounts) -> None:
+        """Add another model's counts to these."""
+        self.tokens += other.tokens
+        self.refusals.update(other.refusals)
+        self.unanswered_steps += other.unanswered_steps
+
 
 @dataclass(frozen=True)
 class StepContext:

@@ -92,7 +92,15 @@ class Session(Protocol):
 
 
 class Engine(Protocol):
-    """Opens sessions of batched generation on one model."""
+    """Opens sessions of batched generation on one model.
+
+    `is_concurrent` is True if threads may generate in sessions of their own at the same time.
+    """
+
+    is_concurrent: bool
 
     def open(self, rows: int, capacity: int = 1024) -> Session:
         """A session of `rows` empty rows, with memory for `capacity` tokens a row at first."""
+
+    def with_seed(self, seed: int) -> Engine:
+        """An engine over the weights that this one was made with, with another random stream."""

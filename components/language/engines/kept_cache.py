@@ -34,6 +34,8 @@ class KeptCacheEngine:
         ConfigError: the architecture computes other numbers with a kept cache than without.
     """
 
+    is_concurrent = False
+
     def __init__(self, model: PreTrainedModel | PeftModel, vocabulary: Vocabulary, *, seed: int = 0) -> None:
         self.model = without_adapters(model)
         self.vocabulary = vocabulary
@@ -46,3 +48,7 @@ class KeptCacheEngine:
         """A session of `rows` empty rows, with memory for `capacity` tokens a row at first."""
         self._session_count += 1
         return KeptCacheSession(self.model, rows, capacity, seed=self.seed * 1_000_003 + self._session_count)
+
+    def with_seed(self, seed: int) -> KeptCacheEngine:
+        """An engine over the same weights, with another random stream."""
+        return KeptCacheEngine(self.model, self.vocabulary, seed=seed)

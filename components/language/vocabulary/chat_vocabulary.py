@@ -51,6 +51,8 @@ class ChatVocabulary(Vocabulary):
         self._cached: dict[str, tuple[int, ...]] = {}
         self._parts = chat_parts(tokenizer)
         self.reply_start = self._encode_template(self._parts.before_reply)
+        self._before_system = self._encode_template(self._parts.before_system or "")
+        self._before_user = self._encode_template(self._parts.before_user)
         after_reply = self._encode_template(self._parts.after_reply.lstrip())
         if not after_reply or after_reply[0] not in self._control_ids:
             raise _no_end_of_reply(self._parts)
@@ -68,19 +70,14 @@ class ChatVocabulary(Vocabulary):
     def begin(self, text: str) -> list[int]:
         """The tokens of the system turn and of the first user message `text`."""
         if self._parts.before_system is None:
-            opening = self._encode_template(self._parts.before_user)
-            return opening + self.encode(f"{self.system}\n\n{text}" if self.system else text)
+            return self._before_user + self.encode(f"{self.system}\n\n{text}" if self.system else text)
         return self.system_turn() + self.encode(text)
 
     def system_turn(self) -> list[int]:
         """The tokens up to the first user message; nothing if the template has no system turn."""
         if self._parts.before_system is None:
             return []
-        return [
-            *self._encode_template(self._parts.before_system),
-            *self.encode(self.system),
-            *self._encode_template(self._parts.before_user),
-        ]
+        return self._before_system + self.encode(self.system) + self._before_user
 
     def user(self, text: str) -> list[int]:
         """The tokens behind `end_id` that add the user message `text`."""
@@ -125,7 +122,10 @@ class ChatVocabulary(Vocabulary):
         return tuple(index for letter in letters for index in letter)
 
     def _encode_template(self, text: str) -> list[int]:
-        """Token ids of a part of the template, with the names of special tokens encoded as these tokens."""
+        """Token ids of a part of the template, with the names of special tokens encoded as these tokens.
+
+        Not for a vocabulary in use: other threads would encode text in the same way.
+        """
         self._backend.encode_special_tokens = False
         try:
             return list(self._backend.encode(text, add_special_tokens=False).ids)

@@ -16,17 +16,10 @@ from typing import Any
 
 from components.language.compute import Compute, describe
 from components.tracking.run_environment import describe_hardware, installed_packages
-from flows.jobs.bench.gpu_measures import (
-    Figures,
-    attempt,
-    measure_equality,
-    measure_kept_cache,
-    measure_peak,
-    measure_training,
-    measure_trl,
-    measure_vllm,
-)
+from flows.jobs.bench.gpu_device import Figures, attempt, measure_peak
+from flows.jobs.bench.gpu_rollouts import measure_kept_cache, measure_vllm
 from flows.jobs.bench.gpu_shapes import SHAPES, TINY, Shape
+from flows.jobs.bench.gpu_training import measure_equality, measure_training, measure_trl
 from flows.printing.output import Output
 from flows.printing.table import Column, Table
 

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from vllm_models import NEEDS_VLLM
 
 from flows.cli import app as cli
-from flows.jobs.bench.gpu_measures import attempt
+from flows.jobs.bench.gpu_device import attempt
 from flows.jobs.bench.gpu_shapes import QWEN, SHAPES, SMOLLM2
 
 FIGURES = {
@@ -21,6 +21,8 @@ FIGURES = {
     "vllm/tiny/start_seconds",
     "vllm/tiny/tokens_per_second",
     "raw_vllm/tiny/tokens_per_second",
+    "vllm_mixed/tiny/tokens_per_second",
+    "vllm_mixed_lockstep/tiny/tokens_per_second",
     "vllm/tiny/sync_seconds",
     "vllm/tiny/sync_gap",
     "kept_cache/tiny/tokens_per_second",

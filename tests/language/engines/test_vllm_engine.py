@@ -230,7 +230,7 @@ def test_a_failure_of_vllm_is_said_with_the_way_to_go_on(monkeypatch):
     def lost(*arguments, **settings):
         raise RuntimeError("CUDA error: device lost")
 
-    monkeypatch.setattr(engine.host.llm, "generate", lost)
+    monkeypatch.setattr(engine.host.llm.llm_engine, "step", lost)
     with pytest.raises(TrainingError, match="vLLM failed to generate.*device lost.*same command again"):
         engine.open(1).generate({0: [20]}, stop=set(), max_new_tokens=2, temperature=0.0)
 

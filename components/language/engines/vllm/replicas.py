@@ -87,7 +87,7 @@ class Replicas:
     ) -> list[T]:
         """What `read` makes of the JSON answer to each request (affinity, body), in order.
 
-        All are asked at the same time.
+        All are asked at the same time; a single one from the caller's own thread.
 
         Raises:
             TrainingError: no replica is left, or one refuses or answers something else.
@@ -97,6 +97,8 @@ class Replicas:
             url, response = self._ask_one(path, *request)
             return _read(url, path, response, read)
 
+        if len(requests) == 1:
+            return [ask(requests[0])]
         return list(self._pool.map(ask, requests))
 
     def _ask_one(self, path: str, affinity: int, body: dict[str, Any]) -> tuple[str, httpx.Response]:

@@ -1,4 +1,7 @@
-"""One vLLM in this process: it holds a model's weights, takes new ones, and generates."""
+"""One vLLM in this process: it holds a model's weights, takes new ones, and generates.
+
+All that vLLM does happens in the engine thread.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from components.errors import ConfigError, TrainingError
 from components.language.adapters import save_adapters, without_adapters
 from components.language.compute import Compute
 from components.language.engines.engine_protocol import Generation
+from components.language.engines.vllm.engine_thread import engine_thread
 from components.language.engines.vllm.library import (
     import_vllm,
     installed_version,
@@ -63,7 +67,7 @@ class ResidentModel:
         inner = without_adapters(model)
         self._barred = barred_ids(inner)
         self._rank = model.peft_config["default"].r if has_servable_adapters(model) else 0
-        self.llm = self._start(inner, compute.vllm)
+        self.llm = engine_thread().call(lambda: self._start(inner, compute.vllm))
         self._text = probe_text(ids)
         self._probe = SyncProbe(compute.precision)
         self._adapters: Any = None
@@ -126,13 +130,8 @@ class ResidentModel:
         digest = weights_digest(model)
         if digest == self._digest:
             return
-        with self._guarded("take weights"):
-            if self._rank:
-                self._sync_base(model)
-                self._sync_adapters(model)
-            else:
-                self._sync_base(merged(model))
-            self.llm.reset_prefix_cache()
+        with _guarded("take weights"):
+            engine_thread().call(lambda: self._sync(model))
             found = self._logprobs_of_probe()
         self.syncs += 1
         self._probe.require_arrived(trainer_logprobs(model, self._text, self._compute), found, "vLLM")
@@ -142,6 +141,15 @@ class ResidentModel:
     def gap(self) -> float:
         """Mean difference in nats between trainer and vLLM on the probe, at the last sync."""
         return self._probe.gap
+
+    def _sync(self, model: Any) -> None:
+        with process_state_kept():
+            if self._rank:
+                self._sync_base(model)
+                self._sync_adapters(model)
+            else:
+                self._sync_base(merged(model))
+            self.llm.reset_prefix_cache()
 
     def _sync_base(self, model: Any) -> None:
         weights = list(base_weights(model))
@@ -167,7 +175,7 @@ class ResidentModel:
         parameters = self.vllm.SamplingParams(
             max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False
         )
-        (output,) = self._run([self._text], [parameters])
+        (output,) = engine_thread().generate(self.llm, [self._text], [parameters], self._adapters)
         places = zip(self._text[1:], output.prompt_logprobs[1:], strict=True)
         return torch.tensor([values[token].logprob for token, values in places])
 
@@ -186,38 +194,32 @@ class ResidentModel:
             )
             for request in requests
         ]
-        with self._guarded("generate"):
-            outputs = self._run([request.tokens for request in requests], parameters)
+        prompts = [request.tokens for request in requests]
+        with _guarded("generate"):
+            outputs = engine_thread().generate(self.llm, prompts, parameters, self._adapters)
         return [_generation(output.outputs[0]) for output in outputs]
-
-    def _run(self, prompts: Sequence[list[int]], parameters: Sequence[Any]) -> list[Any]:
-        inputs = [{"prompt_token_ids": tokens} for tokens in prompts]
-        outputs: list[Any] = self.llm.generate(
-            inputs, list(parameters), use_tqdm=False, lora_request=self._adapters
-        )
-        return outputs
 
     def close(self) -> None:
         """End this vLLM and free its memory."""
-        self.llm.llm_engine.engine_core.shutdown()
+        engine_thread().call(self.llm.llm_engine.engine_core.shutdown)
         self.llm = None
         gc.collect()
         if self._compute.device == "cuda":
             torch.cuda.empty_cache()
 
-    @contextmanager
-    def _guarded(self, doing: str) -> Iterator[None]:
-        """Report a failure of vLLM as an expected one: a GPU may be lost in the middle."""
-        try:
-            with process_state_kept():
-                yield
-        except Exception as error:
-            reason = " ".join(str(error).split())
-            raise TrainingError(
-                f"vLLM failed to {doing}: {type(error).__name__}: {reason:.300}",
-                "Expected an engine that answers.",
-                "Type the same command again: it continues from its checkpoint.",
-            ) from error
+
+@contextmanager
+def _guarded(doing: str) -> Iterator[None]:
+    """Report a failure of vLLM as an expected one: a GPU may be lost in the middle."""
+    try:
+        yield
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise TrainingError(
+            f"vLLM failed to {doing}: {type(error).__name__}: {reason:.300}",
+            "Expected an engine that answers.",
+            "Type the same command again: it continues from its checkpoint.",
+        ) from error
 
 
 def _generation(output: Any) -> Generation:

@@ -54,6 +54,8 @@ class VllmEngine:
         seed: each session derives its own random stream from it.
     """
 
+    is_concurrent = True
+
     def __init__(self, host: ModelHost, config: object, *, seed: int = 0) -> None:
         self.host = host
         self.seed = seed
@@ -64,6 +66,10 @@ class VllmEngine:
         """A session of `rows` empty rows; vLLM allots memory itself, so `capacity` has no effect."""
         self._session_count += 1
         return VllmSession(self.host, self._config, rows, self.seed * 1_000_003 + self._session_count)
+
+    def with_seed(self, seed: int) -> VllmEngine:
+        """An engine over the same weights, with another random stream."""
+        return VllmEngine(self.host, self._config, seed=seed)
 
 
 class VllmSession:

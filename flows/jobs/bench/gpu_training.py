@@ -1,0 +1,145 @@
+"""Training in `dreamgym bench gpu`: equality with the CPU, and speed beside TRL's SFTTrainer."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from dataclasses import replace
+from typing import Any
+
+from components.language.compute import Compute
+from components.language.training.fine_tuning import supervised_finetune
+from flows.jobs.bench.gpu_device import Figures, peak_memory_gb, reset_memory, synchronize
+from flows.jobs.bench.gpu_rollouts import first_prompts, kept_cache_engine
+from flows.jobs.bench.gpu_shapes import TINY, Shape
+
+WARM_UP = 3
+"""Updates that are not measured."""
+
+
+class _TimeIsUp(Exception):
+    """The measurement has enough updates."""
+
+
+def measure_equality(compute: Compute) -> Figures:
+    """Largest differences between this device and the CPU in fp32: losses, log-probabilities."""
+    losses, logprobs = {}, {}
+    for device in ("cpu", compute.device):
+        place = Compute(device)
+        model = TINY.model(place)
+        losses[device] = supervised_finetune(
+            model, TINY.examples(8), epochs=2, learning_rate=1e-3, batch_tokens=256, seed=0, compute=place
+        ).losses
+        session = kept_cache_engine(TINY.model(place)).open(TINY.rows)
+        written = session.generate(first_prompts(TINY), stop=set(), max_new_tokens=8, temperature=0.0)
+        logprobs[device] = [value for row in written.values() for value in row.logprobs]
+    return {
+        "equality/loss_gap": _largest_gap(losses["cpu"], losses[compute.device]),
+        "equality/logprob_gap": _largest_gap(logprobs["cpu"], logprobs[compute.device]),
+    }
+
+
+def measure_training(shape: Shape, compute: Compute, seconds: float, figures: Figures) -> Figures:
+    """Tokens per second of fine-tuning, its share of the device's peak (MFU), and memory.
+
+    The peak is that of `measure_peak` in `figures`.
+    """
+    peak = 1e12 * figures["matmul_tflops"]
+    compute = replace(compute, gradient_checkpointing=shape.lora.rank > 0 and compute.device == "cuda")
+    reset_memory(compute)
+    model = shape.model(compute)
+    ends: list[tuple[float, int]] = []
+
+    def on_step(step: int, tokens: int, loss: float) -> None:
+        ends.append((time.perf_counter(), tokens))
+        if len(ends) > WARM_UP and ends[-1][0] - ends[WARM_UP - 1][0] > seconds:
+            raise _TimeIsUp
+
+    with contextlib.suppress(_TimeIsUp):
+        supervised_finetune(
+            model,
+            shape.examples(64),
+            epochs=1e6,
+            learning_rate=1e-5,
+            batch_tokens=shape.batch_tokens,
+            seed=0,
+            on_step=on_step,
+            compute=compute,
+        )
+    rate = (ends[-1][1] - ends[WARM_UP - 1][1]) / (ends[-1][0] - ends[WARM_UP - 1][0])
+    return {
+        f"training/{shape.name}/tokens_per_second": rate,
+        f"training/{shape.name}/mfu": rate * shape.flops_per_token(model) / peak,
+        f"training/{shape.name}/memory_gb": peak_memory_gb(compute),
+    }
+
+
+def measure_trl(shape: Shape, compute: Compute, seconds: float) -> Figures:
+    """Tokens per second of TRL's SFTTrainer on the same examples and model."""
+    from datasets import Dataset
+    from transformers import TrainerCallback
+    from trl import SFTConfig, SFTTrainer
+
+    reset_memory(compute)
+    model = shape.model(compute)
+    rows = shape.batch_tokens // shape.length
+    ends: list[float] = []
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            synchronize(compute)
+            ends.append(time.perf_counter())
+            if len(ends) > WARM_UP and ends[-1] - ends[WARM_UP - 1] > seconds:
+                control.should_training_stop = True
+
+    examples = [segment for example in shape.examples(64) for segment in example.segments]
+    data = Dataset.from_list(
+        [
+            {"input_ids": part.tokens, "completion_mask": [int(bool(w)) for w in part.loss]}
+            for part in examples
+        ]
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        settings = SFTConfig(
+            folder,
+            max_steps=1_000_000,
+            per_device_train_batch_size=rows,
+            learning_rate=1e-5,
+            max_length=shape.length,
+            bf16=compute.precision == "bf16",
+            use_cpu=compute.device == "cpu",
+            gradient_checkpointing=shape.lora.rank > 0 and compute.device == "cuda",
+            completion_only_loss=True,
+            report_to=[],
+            save_strategy="no",
+            logging_strategy="no",
+            disable_tqdm=True,
+            dataloader_num_workers=0,
+        )
+        tokenizer = _placeholder_tokenizer()
+        SFTTrainer(
+            model, settings, train_dataset=data, processing_class=tokenizer, callbacks=[Clock()]
+        ).train()
+    steps = len(ends) - WARM_UP
+    rate = steps * rows * shape.length / (ends[-1] - ends[WARM_UP - 1])
+    return {
+        f"trl/{shape.name}/tokens_per_second": rate,
+        f"trl/{shape.name}/memory_gb": peak_memory_gb(compute),
+    }
+
+
+def _placeholder_tokenizer() -> Any:
+    """A tokenizer for a trainer that wants one; the examples are token ids already."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from transformers import PreTrainedTokenizerFast
+
+    inner = Tokenizer(WordLevel({"<pad>": 0, "<end>": 1, "<unk>": 2}, unk_token="<unk>"))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token="<pad>", eos_token="<end>", unk_token="<unk>"
+    )
+
+
+def _largest_gap(first: list[float], second: list[float]) -> float:
+    return max(abs(one - other) for one, other in zip(first, second, strict=True))
