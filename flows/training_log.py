@@ -1,4 +1,4 @@
-"""Callbacks of a training that log its progress and its curves."""
+"""Progress, curves and speed of a training, for the log and for the metrics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 
 from prefect import get_run_logger
 
+from components.evaluation.metrics.intervals import Estimate, exact_value
 from components.language.training.fine_tuning import OnFigures, OnStep
+from components.language.training.training_run import TrainingRecord
 
 SECONDS_BETWEEN_LINES = 20.0
 
@@ -41,3 +43,8 @@ def curve_logger(name: str, log_curves: Callable[[int, Mapping[str, float]], Non
     return lambda step, figures: log_curves(
         step, {f"{name}/{figure}": value for figure, value in figures.items()}
     )
+
+
+def speed_metrics(name: str, record: TrainingRecord) -> dict[str, Estimate]:
+    """Return `name/tokens_per_second` of a training, and on a GPU `name/gpu_...`."""
+    return {f"{name}/{figure}": exact_value(value) for figure, value in record.speed.items()}

@@ -20,7 +20,7 @@ from flows.run.pipeline_run import Run
 from flows.run.run_data import episodes_to_clone, families_config, policy_backbone
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.system_turns import policy_system
-from flows.training_log import curve_logger
+from flows.training_log import curve_logger, speed_metrics
 
 ALTERNATIVES = 3
 """K of Early Experience: actions that are tried at each state in addition to the expert's."""
@@ -70,6 +70,7 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
         "clone/demonstrations": exact_value(len(demonstrations)),
         "clone/real_interactions": exact_value(real_steps),
     }
+    metrics |= speed_metrics("clone", record)
     costs = {"tokens_trained": record.tokens, "real_interactions": real_steps}
     return Outcome({"policy": "policy"}, metrics, {"clone/loss": record.losses}, costs=costs)
 

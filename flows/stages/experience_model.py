@@ -49,7 +49,7 @@ from flows.run.run_dream import load_experience_model, quotation_check
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.system_turns import experience_model_system
 from flows.run.teacher_annotations import teach
-from flows.training_log import curve_logger, progress_logger
+from flows.training_log import curve_logger, progress_logger, speed_metrics
 
 EXERCISE_KINDS = 4
 """Kinds of exercises (compare, edit, copy, recall) that have equal shares of the rehearsal."""
@@ -125,6 +125,7 @@ def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
         "experience_model/loss": exact_value(record.final_loss),
         "experience_model/tokens": exact_value(record.tokens),
     }
+    outcome.metrics |= speed_metrics("experience_model", record)
     outcome.series["experience_model/loss"] = record.losses
     outcome.costs |= {"tokens_trained": record.tokens, **annotation.costs}
     outcome.metrics |= annotation.metrics

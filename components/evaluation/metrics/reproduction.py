@@ -15,6 +15,7 @@ TOLERANCE = 1e-6
 """Relative tolerance: the effect of different rounding as long as it changes no discrete choice."""
 PLACE_DEPENDENT = {
     "second": "wall time: it depends on the machine and its other load",
+    "/gpu_": "memory and use of a GPU: they depend on the machine",
     "cost/endpoint": "answers of language-model endpoints: answers cached on that machine cost nothing",
     "cost/check_interactions": "real steps of all checks, including games of that machine's champion",
     "cost/replayed_episodes": "episodes restarted after infrastructure failures",

@@ -143,6 +143,13 @@ TERMS = {
     "demonstrations": ("demonstrations", "expert episodes that the policy was trained to imitate"),
     "seconds": ("seconds", "wall time"),
     "steps_per_second": ("steps per second", "speed of the whole stage"),
+    "tokens_per_second": ("tokens per second", "tokens trained on, by the wall time of the training"),
+    "gpu_memory_gb": ("GPU memory", "the most that tensors took in the training, in GB"),
+    "gpu_mfu": (
+        "share of the GPU's peak",
+        "operations of the trained tokens over those that the GPU could do in bf16",
+    ),
+    "gpu_utilisation": ("GPU in use", "share of the time in which the GPU computed anything"),
     "success_rate_change": (
         "gain over the champion",
         "success rate of the new policy minus the champion's, on the same games",

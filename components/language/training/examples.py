@@ -68,15 +68,16 @@ class Batch:
     """B examples, padded on the right to L tokens.
 
     `input_ids`, `position_ids` and `predecessor` are int64 [B, L]. Token i of row b is predicted at position
-    `predecessor[b, i]`. `loss_mask` and `real` (not padding) are bool [B, L]. `loss_weights` fp32 [B, L] is
-    the weight of a predicted token, 0 elsewhere. `segments` int64 [B, L] numbers the branches; -1 is the
-    trunk. `tree` is None if no example has branches. Plain causal attention is then correct, because no token
-    attends to the padding after it.
+    `predecessor[b, i]`. `real` (not padding) is bool [B, L]. `rows` and `columns` int64 [n] are the places of
+    the n predicted tokens, row by row, `loss_weights` fp32 [n] their weights. `segments` int64 [B, L] numbers
+    the branches; -1 is the trunk. `tree` is None if no example has branches. Plain causal attention is then
+    correct, because no token attends to the padding after it.
     """
 
     input_ids: Tensor
     position_ids: Tensor
-    loss_mask: Tensor
+    rows: Tensor
+    columns: Tensor
     loss_weights: Tensor
     predecessor: Tensor
     real: Tensor
@@ -84,15 +85,21 @@ class Batch:
     tree: TreeLayout | None
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on another device."""
+        """The same batch on another device. The copy to a GPU is begun, and not waited for."""
+        is_gpu = torch.device(device).type == "cuda"
+
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.pin_memory().to(device, non_blocking=True) if is_gpu else tensor.to(device)
+
         return Batch(
-            self.input_ids.to(device),
-            self.position_ids.to(device),
-            self.loss_mask.to(device),
-            self.loss_weights.to(device),
-            self.predecessor.to(device),
-            self.real.to(device),
-            self.segments.to(device),
+            move(self.input_ids),
+            move(self.position_ids),
+            move(self.rows),
+            move(self.columns),
+            move(self.loss_weights),
+            move(self.predecessor),
+            move(self.real),
+            move(self.segments),
             None if self.tree is None else self.tree.to(device),
         )
 
@@ -174,7 +181,9 @@ def collate(examples: Sequence[Example], pad_id: int) -> Batch:
         segments[row, :count] = torch.tensor(layout.segments, dtype=torch.long)
         real[row, :count] = True
     tree = lay_out_tree(segments, real) if any(example.has_branches for example in examples) else None
-    return Batch(ids, positions, weights > 0, weights, predecessor, real, segments, tree)
+    # Found here and not on the device: a GPU would have to be waited for.
+    rows, columns = (weights > 0).nonzero(as_tuple=True)
+    return Batch(ids, positions, rows, columns, weights[rows, columns], predecessor, real, segments, tree)
 
 
 def batches(examples: Sequence[Example], batch_tokens: int, seed: int) -> Iterator[list[Example]]:

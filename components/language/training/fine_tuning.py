@@ -34,6 +34,7 @@ from components.language.training.training_run import (
     TrainingRecord,
     TrainingRun,
 )
+from components.language.training.training_speed import SpeedWatch
 
 CHECKPOINT_SECONDS = 600.0
 """Longest time between two checkpoints, if an update does not take longer."""
@@ -104,24 +105,28 @@ class _Observer:
     on_figures: OnFigures | None = None
     _saved_at: float = field(default_factory=time.monotonic)
 
-    def after_update(self, run: TrainingRun, loss: float) -> None:
-        """Save if a checkpoint is due, then report."""
+    def after_update(self, run: TrainingRun) -> None:
+        """Save if a checkpoint is due, then report the updates whose losses are known."""
         waited = time.monotonic() - self._saved_at
         if self.checkpoint is not None and (
             run.record.steps % self.checkpoint_every == 0 or waited >= CHECKPOINT_SECONDS
         ):
             save_checkpoint(self.checkpoint, run.state_dict())
             self._saved_at = time.monotonic()
-        if self.on_step is not None:
-            self.on_step(run.record.steps, run.record.tokens, loss)
-        if self.on_figures is not None:
-            figures = {"loss": loss, "learning_rate": run.learning_rate}
-            self.on_figures(run.record.steps - 1, figures)
+        self._report(run)
+
+    def _report(self, run: TrainingRun) -> None:
+        for update in run.take_updates():
+            if self.on_step is not None:
+                self.on_step(update.step, update.tokens, update.loss)
+            if self.on_figures is not None:
+                self.on_figures(update.step - 1, {"loss": update.loss, "learning_rate": update.learning_rate})
 
     def after_run(self, run: TrainingRun) -> None:
-        """Save the final state."""
+        """Save the final state, then report the last update."""
         if self.checkpoint is not None:
             save_checkpoint(self.checkpoint, run.state_dict())
+        self._report(run)
 
 
 def _train(
@@ -135,11 +140,16 @@ def _train(
     run = TrainingRun(model, plan)
     if state is not None:
         run.load_state_dict(state)
+    tokens = sum(map(len, examples))
+    watch = SpeedWatch(model, sum(s.predicted for example in examples for s in example.segments) / tokens)
     with plan.compute.training(model):
         for batch_examples in run.remaining_batches(examples):
-            loss = run.step(batch_examples)
+            run.step(batch_examples)
+            watch.look()
             if observer is not None:
-                observer.after_update(run, loss)
+                observer.after_update(run)
+    run.read_losses()
+    run.record.speed = watch.figures(run.record.tokens, run.record.seconds)
     if observer is not None:
         observer.after_run(run)
     require_recovered(run.record.losses)

@@ -53,7 +53,7 @@ def token_logprobs(
     with_entropy: bool = False,
     with_hidden: bool = False,
 ) -> TokenScores:
-    """Log-probability of each token under `batch.loss_mask`, with gradients.
+    """Log-probability of each predicted token of `batch`, with gradients.
 
     Args:
         model: scores the tokens.
@@ -66,7 +66,7 @@ def token_logprobs(
         ConfigError: `with_hidden`, and the architecture does not give its hidden states.
     """
     inner = without_adapters(model)
-    rows, columns = batch.loss_mask.nonzero(as_tuple=True)
+    rows, columns = batch.rows, batch.columns
     states, is_logits = _outputs_at(inner, batch, rows, batch.predecessor[rows, columns])
     if with_hidden and is_logits:
         raise ConfigError(

@@ -6,10 +6,11 @@ import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from components.errors import TrainingError
 from components.language.compute import Compute
@@ -34,7 +35,8 @@ class TrainingRecord:
     """What a training run did: its steps, tokens (without padding), seconds, and the loss of each step.
 
     `jumps` holds the places in `losses` at which the loss jumped (`loss_watch.py`). A loss is the mean over
-    the predicted tokens of a step, in nats a token.
+    the predicted tokens of a step, in nats a token. `speed` holds the figures of `training_speed.py`, once
+    the run is over.
     """
 
     steps: int = 0
@@ -42,6 +44,7 @@ class TrainingRecord:
     seconds: float = 0.0
     losses: list[float] = field(default_factory=list)
     jumps: list[int] = field(default_factory=list)
+    speed: dict[str, float] = field(default_factory=dict)
 
     @property
     def final_loss(self) -> float:
@@ -68,8 +71,22 @@ class TrainingPlan:
     key: str = ""
 
 
+@dataclass(frozen=True)
+class Update:
+    """One update: its number (from 1), the tokens so far, its learning rate and its loss."""
+
+    step: int
+    tokens: int
+    learning_rate: float
+    loss: float
+
+
 class TrainingRun:
-    """Model, optimiser and position of a run; `state_dict` is what a checkpoint holds."""
+    """Model, optimiser and position of a run; `state_dict` is what a checkpoint holds.
+
+    A GPU works while the next update is prepared: the loss of an update is read after the next one was begun
+    (`reads_late`). On a CPU it is read at once. The weights are the same.
+    """
 
     def __init__(self, model: Any, plan: TrainingPlan) -> None:
         self.model = model
@@ -79,7 +96,9 @@ class TrainingRun:
         self.record = TrainingRecord()
         self.epoch = 0
         self.batch = 0
-        self.learning_rate = 0.0
+        self.reads_late = self.weights[0].device.type == "cuda"
+        self._unread: tuple[Tensor, Update] | None = None
+        self._read: list[Update] = []
         self._start_time = time.monotonic()
         self._memory = KeptMemory()
 
@@ -101,55 +120,80 @@ class TrainingRun:
             self.epoch += 1
             self.batch = 0
 
-    def step(self, examples: Sequence[Example]) -> float:
-        """One update on a batch; returns its loss, or NaN if the batch predicts no token.
+    def step(self, examples: Sequence[Example]) -> None:
+        """One update on a batch. `take_updates` returns it once its loss was read.
 
         Raises:
-            TrainingError: the loss is not finite.
+            TrainingError: the loss of this update, or of the one before, is not finite.
         """
-        self.learning_rate = self._scheduled_learning_rate()
-        loss = math.nan
+        rate = self._scheduled_learning_rate()
         total_weight = sum(sum(segment.loss) for example in examples for segment in example.segments)
+        part = None
         if total_weight:
-            (loss,) = parallel.sums([self._backward(parallel.share(examples), total_weight)])
-            if not math.isfinite(loss):
-                raise TrainingError(
-                    f"The loss is {loss} at step {self.record.steps + 1} "
-                    f"(learning rate {self.learning_rate:.2g}).",
-                    "Expected a finite number.",
-                    "Lower the stage's learning_rate, for example to a third, and run again.",
-                )
+            part = self._backward(parallel.share(examples), total_weight)
             parallel.sum_gradients(self.weights)
             torch.nn.utils.clip_grad_norm_(self.weights, CLIP_NORM)
-            self.optimizers.step(self.learning_rate)
-            self.record.losses.append(loss)
-            if is_jump(self.record.losses):
-                self.record.jumps.append(len(self.record.losses) - 1)
-                _LOG.warning("The loss jumped to %.3g at update %d.", loss, self.record.steps + 1)
+            self.optimizers.step(rate)
         self.record.steps += 1
         self.record.tokens += sum(len(example) for example in examples)
+        self.read_losses()
+        update = Update(self.record.steps, self.record.tokens, rate, math.nan)
+        if part is None:
+            self._read.append(update)
+        else:
+            self._unread = part, update
+        if not self.reads_late:
+            self.read_losses()
         self.record.seconds = time.monotonic() - self._start_time
         self._memory.after_update()
-        return loss
+
+    def read_losses(self) -> None:
+        """Read the loss of the last update, if that has not happened.
+
+        Raises:
+            TrainingError: it is not finite.
+        """
+        if self._unread is None:
+            return
+        (part, update), self._unread = self._unread, None
+        (loss,) = parallel.sums([part.item()])
+        if not math.isfinite(loss):
+            raise TrainingError(
+                f"The loss is {loss} at step {update.step} (learning rate {update.learning_rate:.2g}).",
+                "Expected a finite number.",
+                "Lower the stage's learning_rate, for example to a third, and run again.",
+            )
+        self.record.losses.append(loss)
+        self._read.append(replace(update, loss=loss))
+        if is_jump(self.record.losses):
+            self.record.jumps.append(len(self.record.losses) - 1)
+            _LOG.warning("The loss jumped to %.3g at update %d.", loss, update.step)
+
+    def take_updates(self) -> list[Update]:
+        """The updates whose losses were read since the last call."""
+        updates, self._read = self._read, []
+        return updates
 
     def _scheduled_learning_rate(self) -> float:
         """Linear warm-up over the steps, times a cosine to zero over the tokens."""
         warmth = min(1.0, (self.record.steps + 1) / self.plan.warm_up)
         return self.plan.learning_rate * warmth * 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress)))
 
-    def _backward(self, examples: Sequence[Example], total_weight: float) -> float:
-        """Add the gradient of this rank's `examples`; returns their part of the weighted mean."""
+    def _backward(self, examples: Sequence[Example], total_weight: float) -> Tensor:
+        """Add the gradient of this rank's `examples`; returns their part of the weighted mean, fp32 []."""
+        device = self.weights[0].device
         if not examples:
-            return 0.0
-        batch = collate(examples, self.plan.pad_id).to(self.weights[0].device)
+            return torch.zeros((), device=device)
+        batch = collate(examples, self.plan.pad_id).to(device)
         with self.plan.compute.forward():
             logprobs = token_logprobs(self.model, batch).logprobs
-            loss_part = -((logprobs * batch.loss_weights[batch.loss_mask]).sum() / total_weight)
+            loss_part = -((logprobs * batch.loss_weights).sum() / total_weight)
         loss_part.backward()
-        return loss_part.item()
+        return loss_part.detach()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs, as plain values and tensors."""
+        self.read_losses()
         weights = {
             name: weight.detach() for name, weight in self.model.named_parameters() if weight.requires_grad
         }

@@ -139,8 +139,8 @@ class Algorithm(ABC):
         """Return the weight of each token in the step's mean, one value per sample."""
 
     @abstractmethod
-    def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, float]]:
-        """Return these tokens' part of the step's loss, and their part of the figures by name."""
+    def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return these tokens' part of the step's loss, and their part of the figures by name, fp64 []."""
 
     def parameters(self) -> list[torch.nn.Parameter]:
         """Return further weights to train that belong to the algorithm, such as a value head."""

@@ -86,7 +86,7 @@ class DPO(Algorithm):
         """Return equal weights for all pairs."""
         return [1 / len(samples)] * len(samples)
 
-    def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, float]]:
+    def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the mean of the pairs' losses; `preferred` is the share of pairs with a positive margin."""
         differences = (inputs.logprobs - inputs.targets["reference"]).split(inputs.token_counts)
         ratios = torch.stack([part.sum() for part in differences])
@@ -94,8 +94,8 @@ class DPO(Algorithm):
         losses = preference_loss(ratios[0::2], ratios[1::2], beta=self.options.beta)
         margins = (ratios[0::2] - ratios[1::2]).detach()
         figures = {
-            "preferred": (weights * (margins > 0)).sum().item(),
-            "margin": (weights * margins).sum().item(),
+            "preferred": (weights * (margins > 0)).sum().double(),
+            "margin": (weights * margins).sum().double(),
         }
         return (losses * weights).sum(), figures
 

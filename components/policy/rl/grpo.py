@@ -137,7 +137,7 @@ class GRPO(PolicyGradient):
         factor = options.negative_advantage_weight
         return [[value if value > 0 else factor * value for value in row] for row in advantages], has_signal
 
-    def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, float]]:
+    def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the clipped loss, plus `beta` times the KL divergence from the initial policy."""
         losses, figures = self.surrogate(inputs)
         return (losses * inputs.token_weights).sum(), figures

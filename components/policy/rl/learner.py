@@ -18,6 +18,7 @@ from itertools import count
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from components.config.algorithm_config import OptimiserStepsConfig
 from components.config.rl_config import RLConfig
@@ -188,9 +189,9 @@ class Learner:
         """Take one optimiser step and return its figures, which are sums over the forward passes."""
         token_weights = self.algorithm.token_weights(samples)
         total_tokens = sum(sample.token_count for sample in samples)
-        sums = dict.fromkeys(("loss", "logprob_gap", "policy_entropy", *self.algorithm.figures), 0.0)
-        if demonstrations:
-            sums[DEMONSTRATION_LOSS] = 0.0
+        names = ["loss", "logprob_gap", "policy_entropy", *self.algorithm.figures]
+        names += [DEMONSTRATION_LOSS] if demonstrations else []
+        parts: dict[str, list[Tensor]] = {name: [] for name in names}
         lengths = [sample.length * len(sample.rollouts) for sample in samples]
         with self.policy.compute.training(self.policy.model):
             for rows in parallel.share(pack_by_length(lengths, self.config.batch_tokens)):
@@ -198,12 +199,14 @@ class Learner:
                     [samples[i] for i in rows], [token_weights[i] for i in rows], total_tokens
                 )
                 for name, value in figures.items():
-                    sums[name] += value
-            if demonstrations:
-                sums[DEMONSTRATION_LOSS] += self._add_cloning_gradient(
-                    parallel.share(demonstrations), sum(map(_count_loss_tokens, demonstrations))
-                )
-            sums = dict(zip(sums, parallel.sums(list(sums.values())), strict=True))
+                    parts[name].append(value)
+            if own_demonstrations := parallel.share(demonstrations):
+                total = sum(map(_count_loss_tokens, demonstrations))
+                parts[DEMONSTRATION_LOSS].append(self._add_cloning_gradient(own_demonstrations, total))
+            # Read once everything has been asked of the device: reading waits for it.
+            sums = dict(
+                zip(names, parallel.sums([sum(map(float, parts[name])) for name in names]), strict=True)
+            )
             check_finite("policy loss", sums["loss"])
             check_finite("loss on the demonstrations", sums.get(DEMONSTRATION_LOSS, 0.0))
             weights = [*self.trained_weights().values(), *self.algorithm.parameters()]
@@ -214,20 +217,18 @@ class Learner:
             self.own_optimizers.step(self.algorithm.own_learning_rate(rate))
         return sums | {"gradient_norm": float(norm)}
 
-    def _add_cloning_gradient(self, demonstrations: Sequence[Example], total_tokens: int) -> float:
+    def _add_cloning_gradient(self, demonstrations: Sequence[Example], total_tokens: int) -> Tensor:
         """Add the weighted gradient of the cloning loss; return its part of the mean over `total_tokens`."""
-        if not demonstrations:
-            return 0.0
         padding = self.policy.vocabulary.pad_id
         batch = collate(demonstrations, padding).to(self.policy.model.device)
         with self.policy.compute.forward():
             loss = -token_logprobs(self.policy.model, batch).logprobs.sum() / total_tokens
         (self.config.demonstration_weight * loss).backward()
-        return loss.item()
+        return loss.detach()
 
     def _add_gradient(
         self, samples: list[TrainingSample], token_weights: list[float], total_tokens: int
-    ) -> dict[str, float]:
+    ) -> dict[str, Tensor]:
         """Add the gradient of some samples of a step of `total_tokens`; return their part of its figures."""
         rollouts = [rollout for sample in samples for rollout in sample.rollouts]
         scores = score_tokens(
@@ -241,12 +242,12 @@ class Learner:
         loss, figures = self.algorithm.loss(inputs)
         loss.backward()
         assert scores.entropies is not None
-        gap = (scores.logprobs.detach() - inputs.old).abs().sum().item()
-        entropy = scores.entropies.detach().sum().item()
+        gap = (scores.logprobs.detach() - inputs.old).abs().sum()
+        entropy = scores.entropies.detach().sum()
         return figures | {
-            "loss": loss.item(),
-            "logprob_gap": gap / total_tokens,
-            "policy_entropy": entropy / total_tokens,
+            "loss": loss.detach(),
+            "logprob_gap": gap.double() / total_tokens,
+            "policy_entropy": entropy.double() / total_tokens,
         }
 
 

@@ -53,7 +53,7 @@ class PolicyGradient(Algorithm):
         """Return the weights of `mean_weights` for the configured aggregation."""
         return mean_weights([sample.token_count for sample in samples], self._options.loss_aggregation)
 
-    def surrogate(self, inputs: LossInputs) -> tuple[Tensor, dict[str, float]]:
+    def surrogate(self, inputs: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the clipped loss of each token, fp32 [n], plus `beta` times its KL divergence; and figures.
 
         The figures are `clip_share`, the share of clipped tokens; `approx_kl`, the divergence from the policy
@@ -67,12 +67,12 @@ class PolicyGradient(Algorithm):
             losses = losses * inputs.targets[IMPORTANCE]
         sampler_divergence = kl_estimate(inputs.old, inputs.logprobs.detach())
         figures = {
-            "clip_share": clipped.item() / inputs.total_tokens,
-            "approx_kl": sampler_divergence.sum().item() / inputs.total_tokens,
+            "clip_share": clipped.double() / inputs.total_tokens,
+            "approx_kl": sampler_divergence.sum().double() / inputs.total_tokens,
         }
         if options.beta:
             divergence = kl_estimate(inputs.logprobs, inputs.targets["reference"])
-            figures["kl"] = divergence.detach().sum().item() / inputs.total_tokens
+            figures["kl"] = divergence.detach().sum().double() / inputs.total_tokens
             losses = losses + options.beta * divergence
         return losses, figures
 

@@ -151,7 +151,7 @@ class PPO(PolicyGradient):
         targets["first"] = [float(place in starts) for place in range(rollout.token_count)]
         return TrainingSample((rollout,), targets, has_signal)
 
-    def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, float]]:
+    def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the clipped loss, plus the clipped value error and `beta` times the KL divergence."""
         targets = inputs.targets
         losses, figures = self.surrogate(inputs)
@@ -162,7 +162,7 @@ class PPO(PolicyGradient):
         errors = 0.5 * larger * targets["first"]
         # A reply's value is at its first token, which has the weight of all tokens of the reply.
         value_loss = (errors * inputs.token_weights * targets["length"]).sum()
-        figures["value_loss"] = value_loss.item()
+        figures["value_loss"] = value_loss.detach().double()
         return (losses * inputs.token_weights).sum() + VALUE_WEIGHT * value_loss, figures
 
     def parameters(self) -> list[torch.nn.Parameter]:

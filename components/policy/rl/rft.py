@@ -84,7 +84,7 @@ class RFT(Algorithm):
         """Return equal weights for all tokens."""
         return mean_weights([sample.token_count for sample in samples], "token")
 
-    def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, float]]:
+    def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the mean of -log pi over the written tokens, without those of idle replies."""
         return -(inputs.logprobs * inputs.targets["weight"] * inputs.token_weights).sum(), {}
 

@@ -1,4 +1,4 @@
-"""Models of random weights in the shapes that `dreamgym bench gpu` measures, and the work of one token."""
+"""Models of random weights in the shapes that `dreamgym bench gpu` measures, and their examples."""
 
 from __future__ import annotations
 
@@ -69,23 +69,6 @@ class Shape:
     def tokens(self, stream: random.Random, count: int) -> list[int]:
         """Random ids."""
         return [stream.randrange(3, self.config.vocab_size) for _ in range(count)]
-
-    def flops_per_token(self, model: Any) -> float:
-        """Operations that training one token needs, without attention's scores and recomputed passes.
-
-        Two for each weight in the forward pass, two for the gradient of its input, two for its own gradient
-        if it is trained (Kaplan et al. 2020, arXiv 2001.08361, section 2.1). The head works on the predicted
-        tokens alone.
-        """
-        head = self.config.vocab_size * self.config.hidden_size
-        total = trained = 0
-        for name, weight in model.named_parameters():
-            if "embed_tokens" in name or "lm_head" in name:
-                continue
-            total += weight.numel()
-            trained += weight.numel() if weight.requires_grad else 0
-        is_full = self.lora.rank == 0
-        return 4 * total + 2 * trained + LOSS_SHARE * head * (6 if is_full else 4)
 
 
 SMOLLM2 = Shape(

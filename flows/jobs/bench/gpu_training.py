@@ -8,11 +8,14 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from components.language.compute import Compute
 from components.language.training.fine_tuning import supervised_finetune
+from components.language.training.training_speed import operations_per_token, peak_operations
 from flows.jobs.bench.gpu_device import Figures, peak_memory_gb, reset_memory, synchronize
 from flows.jobs.bench.gpu_rollouts import first_prompts, kept_cache_engine
-from flows.jobs.bench.gpu_shapes import TINY, Shape
+from flows.jobs.bench.gpu_shapes import LOSS_SHARE, TINY, Shape
 
 WARM_UP = 3
 """Updates that are not measured."""
@@ -41,11 +44,11 @@ def measure_equality(compute: Compute) -> Figures:
 
 
 def measure_training(shape: Shape, compute: Compute, seconds: float, figures: Figures) -> Figures:
-    """Tokens per second of fine-tuning, its share of the device's peak (MFU), and memory.
+    """Tokens per second of fine-tuning, memory, and the share of the device's peak.
 
-    The peak is that of `measure_peak` in `figures`.
+    `share_of_matmul` is the share of `measure_peak`, found in `figures`; `mfu` that of the data sheet, on a
+    GPU that is known.
     """
-    peak = 1e12 * figures["matmul_tflops"]
     compute = replace(compute, gradient_checkpointing=shape.lora.rank > 0 and compute.device == "cuda")
     reset_memory(compute)
     model = shape.model(compute)
@@ -68,11 +71,13 @@ def measure_training(shape: Shape, compute: Compute, seconds: float, figures: Fi
             compute=compute,
         )
     rate = (ends[-1][1] - ends[WARM_UP - 1][1]) / (ends[-1][0] - ends[WARM_UP - 1][0])
+    work = rate * operations_per_token(model, LOSS_SHARE)
+    peak = peak_operations(torch.cuda.get_device_name()) if compute.device == "cuda" else None
     return {
         f"training/{shape.name}/tokens_per_second": rate,
-        f"training/{shape.name}/mfu": rate * shape.flops_per_token(model) / peak,
+        f"training/{shape.name}/share_of_matmul": work / (1e12 * figures["matmul_tflops"]),
         f"training/{shape.name}/memory_gb": peak_memory_gb(compute),
-    }
+    } | ({} if peak is None else {f"training/{shape.name}/mfu": work / peak})
 
 
 def measure_trl(shape: Shape, compute: Compute, seconds: float) -> Figures:

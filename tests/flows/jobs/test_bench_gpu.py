@@ -14,7 +14,7 @@ FIGURES = {
     "equality/loss_gap",
     "equality/logprob_gap",
     "training/tiny/tokens_per_second",
-    "training/tiny/mfu",
+    "training/tiny/share_of_matmul",
     "training/tiny/memory_gb",
     "trl/tiny/tokens_per_second",
     "trl/tiny/memory_gb",

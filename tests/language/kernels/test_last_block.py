@@ -46,7 +46,7 @@ def build(family, checkpointing=False, **settings):
 
 def full_logprobs(model, batch):
     """The reference: every token through every block."""
-    rows, columns = batch.loss_mask.nonzero(as_tuple=True)
+    rows, columns = batch.rows, batch.columns
     states = (
         without_adapters(model).get_decoder()(input_ids=batch.input_ids, use_cache=False).last_hidden_state
     )

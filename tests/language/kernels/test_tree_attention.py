@@ -61,7 +61,7 @@ def dense_logprobs(model, batch):
     logits = model(
         input_ids=batch.input_ids, attention_mask=batch.attention, position_ids=batch.position_ids
     ).logits
-    rows, columns = batch.loss_mask.nonzero(as_tuple=True)
+    rows, columns = batch.rows, batch.columns
     predicted = logits[rows, batch.predecessor[rows, columns]].log_softmax(-1)
     return predicted.gather(1, batch.input_ids[rows, columns][:, None])[:, 0]
 

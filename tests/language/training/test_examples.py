@@ -49,14 +49,14 @@ def test_positions_predecessors_and_loss_follow_each_chain():
     batch = collate([make_tree()], pad_id=0)
     assert batch.position_ids[0].tolist() == [0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 5, 6, 7, 8]
     assert batch.predecessor[0].tolist() == [0, 0, 1, 2, 3, 4, 2, 6, 7, 8, 7, 10, 11, 12]
-    assert batch.loss_mask[0].tolist() == [False] * 3 + [True] * 11
+    assert batch.rows.tolist() == [0] * 11 and batch.columns.tolist() == list(range(3, 14))
     assert batch.real.sum() == 14
 
 
 def test_a_flag_of_loss_is_a_weight():
     batch = collate([Example([Segment([5, 6, 7, 8], [False, True, 0.0, 2.5])])], pad_id=0)
-    assert batch.loss_mask[0].tolist() == [False, True, False, True]
-    assert batch.loss_weights[0].tolist() == [0, 1, 0, 2.5]
+    assert batch.columns.tolist() == [1, 3]
+    assert batch.loss_weights.tolist() == [1, 2.5]
 
 
 def test_without_branches_no_mask_is_built():

@@ -48,7 +48,7 @@ def test_a_training_records_where_its_loss_jumped(monkeypatch):
             weight = next(model.parameters()).flatten()[:1]
             loss = 9.0 if self.calls in (30, 31) else 1.0
             scores = weight * 0 - loss
-            return type("Scores", (), {"logprobs": scores.expand(int(batch.loss_mask.sum()))})()
+            return type("Scores", (), {"logprobs": scores.expand(len(batch.rows))})()
 
     monkeypatch.setattr(training_run, "token_logprobs", Scripted())
     example = Example([Segment([1, 2, 3], [False, True, True])])
