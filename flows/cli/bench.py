@@ -94,7 +94,8 @@ def bench(
     the full prompt of every step and must write the same tokens. The environment has one process and runs
     twice, stock and with our caches.
 
-    `train`: optimiser steps on the same recorded episodes, against TRL's GRPOTrainer.
+    `train`: RL updates and fine-tuning on the same recorded episodes, against TRL's GRPOTrainer and
+    SFTTrainer.
 
     `profile`: shares of an optimiser step's and of dreamed rollouts' time, by kind of operation.
 

@@ -76,7 +76,8 @@ def _measures(
     for shape in shapes:
         measures += [
             (f"training/{shape.name}", partial(measure_training, shape, compute, seconds, figures)),
-            (f"trl/{shape.name}", partial(measure_trl, shape, compute, seconds)),
+            (f"trl/{shape.name}", partial(measure_trl, shape, compute, seconds, packed=False)),
+            (f"trl_packed/{shape.name}", partial(measure_trl, shape, compute, seconds, packed=True)),
             (f"vllm/{shape.name}", partial(measure_vllm, shape, compute, cache_gb)),
         ]
     return [*measures, (f"kept_cache/{shapes[0].name}", partial(measure_kept_cache, shapes[0], compute))]

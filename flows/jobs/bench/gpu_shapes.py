@@ -26,7 +26,7 @@ class Shape:
         name: in the names of the figures.
         config: of transformers.
         lora: adapters that are trained; with rank 0 all weights are.
-        length: tokens of a training example.
+        length: most tokens of a training example; they have a quarter of it up to all.
         batch_tokens: tokens of an update.
         rows: rollouts that are decoded together.
         prompt: tokens of a rollout's first prompt, and of what a turn adds.
@@ -51,19 +51,13 @@ class Shape:
         return add_lora(model.to(compute.device), self.lora, frozen=compute.frozen)
 
     def examples(self, count: int) -> list[Example]:
-        """Examples of random tokens; every fourth token is predicted."""
+        """Examples of random tokens and different lengths; every fourth token is predicted."""
         stream = random.Random(0)
         every = round(1 / LOSS_SHARE)
+        lengths = [stream.randint(self.length // 4, self.length) for _ in range(count)]
         return [
-            Example(
-                [
-                    Segment(
-                        self.tokens(stream, self.length),
-                        [n > 0 and n % every == 0 for n in range(self.length)],
-                    )
-                ]
-            )
-            for _ in range(count)
+            Example([Segment(self.tokens(stream, length), [n > 0 and n % every == 0 for n in range(length)])])
+            for length in lengths
         ]
 
     def tokens(self, stream: random.Random, count: int) -> list[int]:

@@ -6,16 +6,19 @@ import contextlib
 import tempfile
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 
+from components.language.adapters import without_adapters
 from components.language.compute import Compute
 from components.language.training.fine_tuning import supervised_finetune
 from components.language.training.training_speed import operations_per_token, peak_operations
 from flows.jobs.bench.gpu_device import Figures, peak_memory_gb, reset_memory, synchronize
 from flows.jobs.bench.gpu_rollouts import first_prompts, kept_cache_engine
 from flows.jobs.bench.gpu_shapes import LOSS_SHARE, TINY, Shape
+from flows.jobs.bench.sft import sft_row
 
 WARM_UP = 3
 """Updates that are not measured."""
@@ -80,15 +83,19 @@ def measure_training(shape: Shape, compute: Compute, seconds: float, figures: Fi
     } | ({} if peak is None else {f"training/{shape.name}/mfu": work / peak})
 
 
-def measure_trl(shape: Shape, compute: Compute, seconds: float) -> Figures:
-    """Tokens per second of TRL's SFTTrainer on the same examples and model."""
+def measure_trl(shape: Shape, compute: Compute, seconds: float, *, packed: bool) -> Figures:
+    """Tokens per second of TRL's SFTTrainer on the same examples and model, without padding.
+
+    Args:
+        packed: whether it puts examples one after the other into rows. On a GPU it then uses Liger's kernels
+            and the package flash-attn, if they are installed.
+    """
     from datasets import Dataset
     from transformers import TrainerCallback
-    from trl import SFTConfig, SFTTrainer
+    from trl import SFTTrainer
 
     reset_memory(compute)
     model = shape.model(compute)
-    rows = shape.batch_tokens // shape.length
     ends: list[float] = []
 
     class Clock(TrainerCallback):
@@ -98,40 +105,52 @@ def measure_trl(shape: Shape, compute: Compute, seconds: float) -> Figures:
             if len(ends) > WARM_UP and ends[-1] - ends[WARM_UP - 1] > seconds:
                 control.should_training_stop = True
 
-    examples = [segment for example in shape.examples(64) for segment in example.segments]
-    data = Dataset.from_list(
-        [
-            {"input_ids": part.tokens, "completion_mask": [int(bool(w)) for w in part.loss]}
-            for part in examples
-        ]
-    )
+    if packed and compute.device == "cuda" and find_spec("flash_attn"):
+        without_adapters(model).set_attn_implementation("flash_attention_2")
+    rows = 1 if packed else shape.batch_tokens // shape.length
     with tempfile.TemporaryDirectory() as folder:
-        settings = SFTConfig(
-            folder,
-            max_steps=1_000_000,
-            per_device_train_batch_size=rows,
-            learning_rate=1e-5,
-            max_length=shape.length,
-            bf16=compute.precision == "bf16",
-            use_cpu=compute.device == "cpu",
-            gradient_checkpointing=shape.lora.rank > 0 and compute.device == "cuda",
-            completion_only_loss=True,
-            report_to=[],
-            save_strategy="no",
-            logging_strategy="no",
-            disable_tqdm=True,
-            dataloader_num_workers=0,
+        trainer = SFTTrainer(
+            model,
+            _trl_settings(folder, shape, compute, rows, packed),
+            train_dataset=Dataset.from_list([sft_row(example) for example in shape.examples(64)]),
+            processing_class=_placeholder_tokenizer(),
+            callbacks=[Clock()],
         )
-        tokenizer = _placeholder_tokenizer()
-        SFTTrainer(
-            model, settings, train_dataset=data, processing_class=tokenizer, callbacks=[Clock()]
-        ).train()
-    steps = len(ends) - WARM_UP
-    rate = steps * rows * shape.length / (ends[-1] - ends[WARM_UP - 1])
+        dataset: Any = trainer.train_dataset
+        lengths = [len(row) for row in dataset["input_ids"]]
+        trainer.train()
+    tokens_a_step = rows * sum(lengths) / len(lengths)
+    rate = (len(ends) - WARM_UP) * tokens_a_step / (ends[-1] - ends[WARM_UP - 1])
+    name = "trl_packed" if packed else "trl"
     return {
-        f"trl/{shape.name}/tokens_per_second": rate,
-        f"trl/{shape.name}/memory_gb": peak_memory_gb(compute),
+        f"{name}/{shape.name}/tokens_per_second": rate,
+        f"{name}/{shape.name}/memory_gb": peak_memory_gb(compute),
     }
+
+
+def _trl_settings(folder: str, shape: Shape, compute: Compute, rows: int, packed: bool) -> Any:
+    from trl import SFTConfig
+
+    on_gpu = compute.device == "cuda"
+    return SFTConfig(
+        folder,
+        max_steps=1_000_000,
+        per_device_train_batch_size=rows,
+        learning_rate=1e-5,
+        max_length=shape.batch_tokens if packed else shape.length,
+        packing=packed,
+        train_sampling_strategy="random" if packed else "group_by_length",
+        use_liger_kernel=packed and on_gpu and find_spec("liger_kernel") is not None,
+        bf16=compute.precision == "bf16",
+        use_cpu=not on_gpu,
+        gradient_checkpointing=shape.lora.rank > 0 and on_gpu,
+        completion_only_loss=True,
+        report_to=[],
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+        dataloader_num_workers=0,
+    )
 
 
 def _placeholder_tokenizer() -> Any:

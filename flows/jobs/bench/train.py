@@ -1,11 +1,11 @@
-"""`dreamgym bench train`: optimiser steps of our loop against TRL's GRPOTrainer, on the same episodes.
+"""`dreamgym bench train`: training of ours against TRL's GRPOTrainer and SFTTrainer, on the same episodes.
 
 A policy plays a batch of groups once in the real environment. Then both trainers take optimiser steps on
 these episodes, in turns. Ours runs through the loop; TRL's through its own `train()`, with a `rollout_func`
 that returns the episodes, the environment's tokens masked. Nothing is generated during the measurement. The
 first step of each turn is not measured, because TRL initialises in it. Groups without variance are left out
 for both: they teach nothing, and ours would skip them, while TRL computes them. Tokens are all tokens of the
-episodes, without padding.
+episodes, without padding. Fine-tuning on these episodes (`sft.py`) is measured in the same rounds.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from components.policy.rollout import Rollout
 from components.records import Task
 from components.trajectories.store import DataLayout
 from flows.jobs.bench.recorded_batch import WARM_UP, Batch, play_batch
+from flows.jobs.bench.sft import seconds_of_our_finetuning, seconds_of_trls_finetuning
 from flows.jobs.bench.trl_trainer import seconds_of_trl
 from flows.printing.formats import level
 from flows.printing.output import Output
@@ -37,6 +39,16 @@ from flows.printing.table import Column, Table
 
 OURS = "ours"
 TRL = "trl"
+OUR_SFT = "sft_ours"
+TRL_SFT = "sft_trl"
+PACKED_TRL_SFT = "sft_trl_packed"
+LABELS = {
+    OURS: "RL update, ours",
+    TRL: "RL update, TRL's GRPOTrainer",
+    OUR_SFT: "fine-tuning, ours",
+    TRL_SFT: "fine-tuning, TRL's SFTTrainer",
+    PACKED_TRL_SFT: "fine-tuning, TRL's SFTTrainer, packed",
+}
 Report = Callable[[str], None]
 """Called with progress messages."""
 
@@ -52,7 +64,8 @@ def bench_train(
     threads: int,
     report: Report,
 ) -> dict[str, Estimate]:
-    """Return `ratio_vs_trl`, our optimiser steps per second over TRL's, and the speeds that it comes from.
+    """Return the speeds, and ratios of ours to TRL's: `ratio_vs_trl` of RL updates, `ratio_vs_sft_trl` and
+    `ratio_vs_sft_trl_packed` of fine-tuning.
 
     Raises:
         ConfigError: TRL is not installed.
@@ -65,7 +78,13 @@ def bench_train(
             f"{len(batch.rollouts)} episodes, {batch.tokens:,} tokens, "
             f"{sum(r.token_count for r in batch.rollouts):,} of them the policy's"
         )
-        contestants = [(OURS, _seconds_of_ours), (TRL, seconds_of_trl)]
+        contestants: list[tuple[str, Callable[[Batch, RLConfig, int], float]]] = [
+            (OURS, _seconds_of_ours),
+            (TRL, seconds_of_trl),
+            (OUR_SFT, seconds_of_our_finetuning),
+            (TRL_SFT, partial(seconds_of_trls_finetuning, packed=False)),
+            (PACKED_TRL_SFT, partial(seconds_of_trls_finetuning, packed=True)),
+        ]
         rounds_work = []
         for number in range(rounds):
             work = {}
@@ -73,7 +92,10 @@ def bench_train(
                 seconds = measure(batch, config.rl.dream, steps)
                 work[name] = Work(steps, steps * batch.tokens, seconds)
             rounds_work.append(work)
-            report(f"round {number + 1} of {rounds}: {work[TRL].seconds / work[OURS].seconds:.2f} x trl")
+            report(
+                f"round {number + 1} of {rounds}: {work[TRL].seconds / work[OURS].seconds:.2f} x "
+                f"GRPOTrainer, {work[TRL_SFT].seconds / work[OUR_SFT].seconds:.2f} x SFTTrainer"
+            )
     settings = {
         "episodes": len(batch.rollouts),
         "tokens": batch.tokens,
@@ -81,9 +103,14 @@ def bench_train(
         "rounds": rounds,
         "threads": threads,
     }
-    return speed_metrics(rounds_work, OURS, config.evaluation.confidence) | {
-        name: exact_value(value) for name, value in settings.items()
-    }
+    confidence = config.evaluation.confidence
+    updates = [{name: work[name] for name in (OURS, TRL)} for work in rounds_work]
+    finetuning = [{name: work[name] for name in (OUR_SFT, TRL_SFT, PACKED_TRL_SFT)} for work in rounds_work]
+    return (
+        speed_metrics(updates, OURS, confidence)
+        | speed_metrics(finetuning, OUR_SFT, confidence)
+        | {name: exact_value(value) for name, value in settings.items()}
+    )
 
 
 def _require_trl() -> None:
@@ -152,18 +179,18 @@ def print_train(page: Output, metrics: Mapping[str, Estimate], confidence: float
         *(Column(name, right=True) for name in ("tokens/s", level(confidence), "ratio", "interval")),
     ]
     rows = []
-    for name, label in ((OURS, "ours"), (TRL, "TRL's GRPOTrainer")):
+    for name, label in LABELS.items():
         rate = metrics[f"{name}/tokens_per_second"]
         ratio = metrics.get(f"ratio_vs_{name}")
         ratio_cells = (f"{ratio.value:.2f}", f"{ratio.low:.2f} to {ratio.high:.2f}") if ratio else ("", "")
         rows.append([label, f"{rate.value:,.0f}", f"{rate.low:,.0f} to {rate.high:,.0f}", *ratio_cells])
     page.table(
-        "", Table("Optimiser steps on the same episodes; ratio: how many times faster ours is", columns, rows)
+        "", Table("Training on the same episodes; ratio: how many times faster ours is", columns, rows)
     )
     episodes, tokens, steps, rounds, threads = (
         int(metrics[name].value) for name in ("episodes", "tokens", "steps", "rounds", "threads")
     )
     page.text(
-        f"{episodes} episodes of {tokens:,} tokens in all, {steps} steps a round, n = {rounds} rounds "
-        f"(medians), {threads} thread(s)."
+        f"{episodes} episodes of {tokens:,} tokens in all, {steps} steps or passes a round, n = {rounds} "
+        f"rounds (medians), {threads} thread(s)."
     )

@@ -18,6 +18,8 @@ FIGURES = {
     "training/tiny/memory_gb",
     "trl/tiny/tokens_per_second",
     "trl/tiny/memory_gb",
+    "trl_packed/tiny/tokens_per_second",
+    "trl_packed/tiny/memory_gb",
     "vllm/tiny/start_seconds",
     "vllm/tiny/tokens_per_second",
     "raw_vllm/tiny/tokens_per_second",

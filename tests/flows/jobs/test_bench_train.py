@@ -23,6 +23,7 @@ from flows.jobs.bench import recorded_batch
 from flows.jobs.bench import train as bench_train
 from flows.jobs.bench.profile import kind_of, print_profile
 from flows.jobs.bench.recorded_batch import Batch
+from flows.jobs.bench.sft import sft_row
 from flows.printing.output import Output
 
 
@@ -75,13 +76,21 @@ def test_ours_and_trls_steps_are_timed_on_the_same_episodes(batch, monkeypatch):
         found["tokens"].value == batch.tokens == sum(len(rollout.example) for rollout in batch.rollouts)
         and found["episodes"].value == 8
     )
-    for name in ("ours", "trl"):
+    assert found["ratio_vs_sft_trl"].n == found["ratio_vs_sft_trl_packed"].n == 2
+    for name in ("ours", "trl", "sft_ours", "sft_trl", "sft_trl_packed"):
         rate = found[f"{name}/tokens_per_second"]
         assert rate.value == pytest.approx(batch.tokens * found[f"{name}/steps_per_second"].value)
     assert all(
         torch.equal(before[name], weight) for name, weight in batch.policy.model.state_dict().items()
     ), "both begin with the same"
     assert len(messages) == 3 and "8 episodes" in messages[0]
+
+
+def test_trl_reads_the_tokens_of_an_episode_and_which_are_predicted(batch):
+    example = batch.rollouts[0].example
+    row = sft_row(example)
+    assert len(row["input_ids"]) == len(row["completion_mask"]) == len(example)
+    assert sum(row["completion_mask"]) == batch.rollouts[0].token_count
 
 
 def test_groups_without_variance_are_refused(adapter, tasks, tmp_path, monkeypatch):
