@@ -17,7 +17,7 @@ from components.files import MOST_BYTES
 from components.language.backbone import load_backbone, save_model
 from components.language.training.examples import Example, Segment
 from components.language.training.fine_tuning import supervised_finetune
-from components.policy.rl.loop import read_iteration_count
+from components.policy.rl.loop_checkpoints import read_iteration_count
 from components.tracking.manifest import MANIFEST, DataLineage, Manifest
 from components.tracking.run_environment import Environment, Git
 from components.tracking.runs import read_games, read_metrics

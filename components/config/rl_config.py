@@ -89,6 +89,20 @@ class DreamRLConfig(RLConfig):
         description="Parallel dream processes; the split of the rollouts among them affects the numbers. "
         "1 plays in the process of the run: right for a pretrained model, whose decoding uses all threads.",
     )
+    overlap: bool = Field(
+        False,
+        description="Play the rollouts of the next iteration during an update: they are one update old when "
+        "they are trained on, corrected by truncated importance weights. For grpo and ppo.",
+    )
+
+    @model_validator(mode="after")
+    def _overlap_can_be_corrected(self) -> DreamRLConfig:
+        if self.overlap and not isinstance(self.algorithm, PolicyGradientConfig):
+            raise ValueError(
+                f"overlap: {self.algorithm.type} does not correct for an older policy; expected grpo or ppo, "
+                "or overlap: false"
+            )
+        return self
 
     @model_validator(mode="after")
     def _no_dead_checks(self) -> DreamRLConfig:

@@ -37,6 +37,7 @@ class Policy:
         self.max_new_tokens = max_new_tokens
         self.compute = compute
         self.tokens = 0
+        self._pinned_engine: Engine | None = None
 
     @classmethod
     def load(
@@ -64,6 +65,18 @@ class Policy:
         model = copy.deepcopy(self.model).requires_grad_(False)
         return Policy(model, self.vocabulary, max_new_tokens=self.max_new_tokens, compute=self.compute)
 
+    def pinned(self) -> Policy:
+        """Return a policy that plays with the present weights, whatever happens to this one's afterwards.
+
+        An engine that holds a copy of the weights plays with it. It must not be given others meanwhile.
+        """
+        engine = self.engine(0)
+        if not engine.is_concurrent:
+            return self.frozen_copy()
+        policy = Policy(self.model, self.vocabulary, max_new_tokens=self.max_new_tokens, compute=self.compute)
+        policy._pinned_engine = engine
+        return policy
+
     def save(self, directory: Path) -> None:
         """Write weights (safetensors) and vocabulary to `directory` atomically."""
         save_model(self.model, self.vocabulary, directory)
@@ -78,4 +91,6 @@ class Policy:
 
     def engine(self, seed: int) -> Engine:
         """Return an engine over the present weights, with the random stream `seed`."""
+        if self._pinned_engine is not None:
+            return self._pinned_engine.with_seed(seed)
         return open_engine(self.model, self.vocabulary, self.compute, seed)

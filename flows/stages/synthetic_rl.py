@@ -19,7 +19,8 @@ from components.experience.retrieval.encoders import make_encoder
 from components.experience.task_clusters import cluster_tasks
 from components.language.checkpoint_files.weight_files import stored_weights
 from components.policy.policy import Policy
-from components.policy.rl.loop import Loop, read_iteration_count
+from components.policy.rl.loop import Loop
+from components.policy.rl.loop_checkpoints import read_iteration_count
 from components.policy.rl.rollout_workers import DreamPlayer, LocalDreamPlayer, ProcessPoolPlayer
 from components.policy.rl.task_source import EvenTasks, TaskSource
 from components.policy.rollout import Rollout, Stamp

@@ -144,6 +144,10 @@ TERMS = {
     "seconds": ("seconds", "wall time"),
     "steps_per_second": ("steps per second", "speed of the whole stage"),
     "tokens_per_second": ("tokens per second", "tokens trained on, by the wall time of the training"),
+    "staleness": (
+        "staleness",
+        "updates between the policy that played the rollouts and the one that is trained on them",
+    ),
     "gpu_memory_gb": ("GPU memory", "the most that tensors took in the training, in GB"),
     "gpu_mfu": (
         "share of the GPU's peak",

@@ -4,7 +4,8 @@ reality.
 An algorithm (`algorithm.py`) turns rollouts into training samples and these into a loss. The learner
 (`learner.py`) takes the optimiser steps. After each iteration the state is saved atomically: policy,
 optimiser, algorithm, task source and figures. Random streams are numbered by iteration, so an interrupted
-loop continues with the same numbers.
+loop continues with the same numbers. With `rl.dream.overlap` the rollouts of the next iteration are played
+during the update (`rollouts_ahead.py`).
 """
 
 from __future__ import annotations
@@ -18,14 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from components.config.lora_config import LoraConfig
-from components.config.rl_config import RLConfig
+from components.config.rl_config import DreamRLConfig, RLConfig
 from components.errors import TrainingError
 from components.language.adapters import add_lora
 from components.language.freed_memory import release_freed_memory
 from components.language.training.checkpoints import (
-    checkpoint_limit,
     model_checkpoint_limit,
-    read_checkpoint,
     save_checkpoint,
 )
 from components.language.training.examples import Example
@@ -34,19 +33,20 @@ from components.policy.policy_snapshots import Snapshots
 from components.policy.rl.algorithm import Algorithm, TrainingSample
 from components.policy.rl.algorithms import learner_class
 from components.policy.rl.learner import DEMONSTRATION_LOSS
+from components.policy.rl.loop_checkpoints import learner_state, read_loop_checkpoint
 from components.policy.rl.rollout_workers import Player
+from components.policy.rl.rollouts_ahead import Played, RolloutSource
 from components.policy.rl.sampler_correction import RATIO_FIGURES, correct_for_sampler
 from components.policy.rl.task_source import TaskSource
 from components.policy.rl.training_checks import check_collapse, check_learning_signal
 from components.policy.rollout import Rollout, Stamp
 from components.policy.rollout_figures import rollout_figures
-from components.policy.task_draws import repeat_tasks
 from components.records import Task
 
 UPDATE_FIGURES = ("loss", "logprob_gap", "policy_entropy", "gradient_norm")
 """Figures of an update; NaN in an iteration without one, so that each curve has a value per iteration."""
-CHECKPOINT_KEYS = {"policy", "optimizers", "own_optimizers", "algorithm", "tasks", "state"}
-"""Keys of a checkpoint."""
+STALENESS = "staleness"
+"""Figure with `overlap`: updates between the policy that played and the one that is trained, 0 or 1."""
 
 
 @dataclass
@@ -126,6 +126,10 @@ class Loop:
         self.learner = learner_class(config).on_all_ranks(policy, algorithm, config, demonstrations)
         algorithm.start(policy, config)
         self.state = LoopState()
+        self._overlaps = isinstance(config, DreamRLConfig) and config.overlap
+        self._source = RolloutSource(player, tasks, config, max_steps=max_steps, seed=seed, stamp=stamp)
+        self._resumed: dict[str, Any] = {}
+        self._counted_tokens = 0
 
     def run(
         self,
@@ -150,6 +154,7 @@ class Loop:
         """
         self._resume()
         earlier_tokens = self.state.tokens - self._count_tokens()
+        self._begin_again()
         rows = self.config.tasks * self.config.num_generations
         while self.state.iteration < self.config.iterations:
             if budget is not None and self.state.interactions + rows * self.max_steps > budget:
@@ -158,7 +163,7 @@ class Loop:
             for name, value in figures.items():
                 self.state.series.setdefault(name, []).append(value)
             self.state.iteration += 1
-            self.state.tokens = earlier_tokens + self._count_tokens()
+            self.state.tokens = earlier_tokens + self._counted_tokens
             # Before the state is saved: a resumed loop must see the collapse again.
             check_collapse(self.state.series["success_rate"], rows)
             if self.snapshots:
@@ -175,33 +180,41 @@ class Loop:
     ) -> dict[str, float]:
         """Play the rollouts of one iteration, update the policy, and return the figures."""
         started = time.monotonic()
-        number = self.seed * 10_007 + self.state.iteration
-        tasks = self.tasks.sample(self.config.tasks, number)
-        interactions_before = self.player.interactions
-        play_started = time.monotonic()
-        acting_policy = self.algorithm.acting_policy(self.policy, self.state.iteration)
-        rollouts = self.player.play(
-            acting_policy,
-            repeat_tasks(tasks, self.config.num_generations),
-            max_steps=self.max_steps,
-            temperature=self.config.temperature,
-            seed=number,
-            stamp=self.stamp,
+        number = self._source.number(self.state.iteration)
+        played = self._source.take(
+            self.state.iteration, lambda: self.algorithm.acting_policy(self.policy, self.state.iteration)
         )
-        seconds = time.monotonic() - play_started
-        self.state.interactions += self.player.interactions - interactions_before
+        if played.is_stale:
+            self.policy.tokens += played.policy.tokens
+        self.state.interactions += played.interactions
+        rollouts = played.rollouts
         further_figures = (on_rollouts(self.state.iteration, rollouts) if on_rollouts else None) or {}
         groups = self._training_groups(rollouts)
-        interactions = self.player.interactions - interactions_before
-        figures = rollout_figures(rollouts, self._compared_groups(groups), interactions=interactions)
+        figures = rollout_figures(rollouts, self._compared_groups(groups), interactions=played.interactions)
         figures |= further_figures
-        figures["steps_per_second"] = figures["interactions"] / seconds
+        figures["steps_per_second"] = figures["interactions"] / played.seconds
         figures |= self.tasks.report(_returns_by_task(groups), number)
         samples = self.algorithm.training_samples(groups, self.policy)
         figures["lessons"] = float(len(samples))
         self._count_signal(any(sample.has_signal for sample in samples))
-        figures |= self._update(samples, number, trained_policy_played=acting_policy is self.policy)
+        if self._overlaps:
+            figures[STALENESS] = float(played.is_stale)
+            self._play_ahead(self.state.iteration + 1)
+        else:
+            self._counted_tokens = self._count_tokens()
+        figures |= self._update(samples, number, played)
         return figures | {"seconds": time.monotonic() - started}
+
+    def _play_ahead(self, iteration: int, tasks: Sequence[Task] = ()) -> None:
+        """Begin the rollouts of `iteration`, if there is one, with the present weights.
+
+        Args: tasks: those of a resumed loop; none: they are drawn.
+        """
+        self._counted_tokens = self._count_tokens()
+        if iteration < self.config.iterations:
+            self._counted_tokens = self._source.begin(
+                iteration, self.policy, self.learner.trained_weights(), self._count_tokens, tasks
+            )
 
     def _training_groups(self, rollouts: list[Rollout]) -> list[list[Rollout]]:
         """Return the rollouts of each task that are trained on; a group may be empty.
@@ -227,14 +240,8 @@ class Loop:
         self.state.iterations_without_signal = count
         check_learning_signal(count)
 
-    def _update(
-        self, samples: list[TrainingSample], seed: int, *, trained_policy_played: bool
-    ) -> dict[str, float]:
-        """Take the learner's steps on the samples and return their figures.
-
-        Args:
-            trained_policy_played: whether the trained policy itself played the rollouts.
-        """
+    def _update(self, samples: list[TrainingSample], seed: int, played: Played) -> dict[str, float]:
+        """Take the learner's steps on the samples of `played` and return their figures."""
         if not samples:
             cloning_figures = (DEMONSTRATION_LOSS,) if self.config.demonstration_weight else ()
             ratios = RATIO_FIGURES if self._corrects_sampler else ()
@@ -242,7 +249,7 @@ class Loop:
                 (*UPDATE_FIGURES, *self.algorithm.figures, *cloning_figures, *ratios), math.nan
             )
         rate = self.learner.learning_rate(self.state.iteration)
-        on_policy = trained_policy_played and self.learner.is_on_policy
+        on_policy = played.policy is self.policy and self.learner.is_on_policy
         ratio_figures: dict[str, float] = {}
         with self.training_context():
             if self._corrects_sampler:
@@ -251,6 +258,7 @@ class Loop:
                     samples,
                     temperature=self.config.temperature,
                     batch_tokens=self.config.batch_tokens,
+                    is_stale=played.is_stale,
                 )
             prepared = self.algorithm.prepare_update(samples)
             try:
@@ -261,40 +269,38 @@ class Loop:
 
     @property
     def _corrects_sampler(self) -> bool:
-        """Whether the sampler's arithmetic differs from the trainer's, and the loss depends on it."""
-        return self.algorithm.uses_old_logprobs and not self.policy.samples_exactly
+        """Whether the sampler's numbers differ from the trainer's, and the loss depends on it."""
+        differs = self._overlaps or not self.policy.samples_exactly
+        return self.algorithm.uses_old_logprobs and differs
 
     def _resume(self) -> None:
         if self.checkpoint is not None and self.checkpoint.is_file():
             self.load_state_dict(
-                _read_loop_checkpoint(self.checkpoint, model_checkpoint_limit(self.policy.model))
+                read_loop_checkpoint(self.checkpoint, model_checkpoint_limit(self.policy.model))
             )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that the remaining iterations depend on."""
-        return self.learner.state_dict() | {"tasks": self.tasks.state_dict(), "state": self.state.__dict__}
+        return self.learner.state_dict() | {
+            "tasks": self.tasks.state_dict(),
+            "ahead": self._source.state_dict(),
+            "state": self.state.__dict__,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state`."""
-        self.learner.restore(
-            {name: state[name] for name in ("policy", "optimizers", "own_optimizers", "algorithm")}
-        )
+        """Continue from `state`. Rollouts that were being played begin again with `run`."""
+        self._resumed = state
+        self.learner.restore(learner_state(state))
         self.tasks.load_state_dict(state["tasks"])
         self.state = LoopState(**state["state"])
 
-
-def read_iteration_count(checkpoint: Path, weights: int = 0) -> int:
-    """Return the number of finished iterations of a checkpoint; 0 if there is none.
-
-    Args:
-        weights: number of the policy's weights, which bounds the size of the checkpoint.
-
-    Raises:
-        TrainingError: the file is not the checkpoint of an RL loop.
-    """
-    if not checkpoint.is_file():
-        return 0
-    return int(_read_loop_checkpoint(checkpoint, checkpoint_limit(weights))["state"]["iteration"])
+    def _begin_again(self) -> None:
+        """Begin the rollouts that a resumed loop was playing, with the weights that they had."""
+        state, self._resumed = self._resumed, {}
+        if state and state["ahead"]:
+            self.learner.restore(learner_state(state) | {"policy": state["ahead"]["weights"]})
+            self._play_ahead(self.state.iteration, [Task(**values) for values in state["ahead"]["tasks"]])
+            self.learner.restore(learner_state(state))
 
 
 def _returns_by_task(groups: list[list[Rollout]]) -> dict[str, tuple[Task, list[float]]]:
@@ -304,14 +310,3 @@ def _returns_by_task(groups: list[list[Rollout]]) -> dict[str, tuple[Task, list[
         for group in groups
         if group
     }
-
-
-def _read_loop_checkpoint(checkpoint: Path, limit: int) -> dict[str, Any]:
-    state = read_checkpoint(checkpoint, limit)
-    if not isinstance(state, dict) or state.keys() != CHECKPOINT_KEYS:
-        raise TrainingError(
-            f"{checkpoint} is not the checkpoint of an RL loop.",
-            f"Expected {', '.join(sorted(CHECKPOINT_KEYS))} in it.",
-            f"Delete {checkpoint} to train from the start.",
-        )
-    return state

@@ -1,4 +1,5 @@
-"""Corrects rollouts for a sampler whose arithmetic differs from the trainer's (bf16 weights, another engine).
+"""Corrects rollouts for a sampler whose numbers differ from the trainer's: bf16 weights, another engine, or
+weights before the last update.
 
 The sampler's log-probabilities are not those of the policy that is trained. So the trainer scores the written
 tokens again, and these scores are the old log-probabilities of the clipped loss. What the sampler drew too
@@ -34,7 +35,12 @@ RATIO_FIGURES = ("sampler_ratio_p01", "sampler_ratio_p50", "sampler_ratio_p99", 
 
 
 def correct_for_sampler(
-    policy: Policy, samples: Sequence[TrainingSample], *, temperature: float, batch_tokens: int
+    policy: Policy,
+    samples: Sequence[TrainingSample],
+    *,
+    temperature: float,
+    batch_tokens: int,
+    is_stale: bool = False,
 ) -> tuple[list[TrainingSample], dict[str, float]]:
     """Return the samples with the trainer's log-probabilities and importance weights, and figures.
 
@@ -44,9 +50,10 @@ def correct_for_sampler(
         policy: the trained one, before the update.
         temperature: of sampling.
         batch_tokens: maximum padded size of a forward pass, in tokens.
+        is_stale: whether the policy has been updated since it played.
 
     Raises:
-        TrainingError: sampler and trainer differ by more than rounding.
+        TrainingError: sampler and trainer differ by more than rounding, although the policy is the same.
     """
     rollouts = [rollout for sample in samples for rollout in sample.rollouts]
     scored = dict(
@@ -63,7 +70,8 @@ def correct_for_sampler(
         ]
     )
     gap = float(differences.abs().mean())
-    check_logprob_gap(gap)
+    if not is_stale:
+        check_logprob_gap(gap)
     by_rollout = iter(zip(corrected, rollouts, strict=True))
     return [_corrected_sample(sample, [next(by_rollout) for _ in sample.rollouts]) for sample in samples], {
         "logprob_gap": gap,

@@ -29,6 +29,7 @@ from components.language.engines.kept_cache import KeptCacheEngine
 from components.language.engines.open_engine import open_engine
 from components.language.engines.vllm.probe import SyncProbe
 from components.language.sampled_ids import set_unknown_ids
+from components.policy.policy import Policy
 
 ROOT = Path(__file__).parents[3]
 COMPUTE = Compute(engine="vllm", vllm=VllmConfig(cache_gb=0.1, rows=16))
@@ -61,6 +62,15 @@ def test_unchanged_weights_are_not_sent_again_and_two_models_keep_apart():
     assert engines[0].host is not engines[1].host
     syncs = engines[0].host.syncs
     assert open_engine(first, VOCABULARY, COMPUTE, 1).host.syncs == syncs
+
+
+def test_a_pinned_policy_plays_with_the_weights_that_it_began_with():
+    policy = Policy(make_model(), VOCABULARY, compute=COMPUTE)
+    before = copy.deepcopy(policy.model)
+    pinned = policy.pinned()
+    perturb(policy.model)
+    require_numbers_of(before, pinned.engine(3))
+    require_numbers_of(policy.model, policy.engine(3))
 
 
 def test_the_engine_of_a_deleted_model_serves_the_next_one():

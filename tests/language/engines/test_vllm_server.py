@@ -71,13 +71,22 @@ def servers(tmp_path_factory):
     with (directory / "log").open("w") as log:
         try:
             processes = [start(directory / "base", port, log) for port in ports]
-            deadline = time.monotonic() + START_SECONDS
-            for port in ports:
+
+            def wait_for(port):
+                deadline = time.monotonic() + START_SECONDS
                 while not is_up(port):
                     assert time.monotonic() < deadline, (directory / "log").read_text()[-3000:]
                     time.sleep(1)
+
+            def start_again(number):
+                process = start(directory / "base", ports[number], log)
+                wait_for(ports[number])
+                return process
+
+            for port in ports:
+                wait_for(port)
             urls = [f"http://127.0.0.1:{port}" for port in ports]
-            yield SimpleNamespace(base=base, urls=urls, processes=processes)
+            yield SimpleNamespace(base=base, urls=urls, processes=processes, start_again=start_again)
         finally:
             close_all()
             for process in processes:
@@ -184,9 +193,10 @@ def test_a_server_that_answers_something_else_is_refused():
         server.server_close()
 
 
-def test_a_replica_that_dies_is_left_out_and_its_rows_go_on(servers):
+def test_a_replica_that_dies_is_left_out_and_taken_back_when_it_answers_again(servers):
     """Last: it kills a server."""
-    model = make_model().requires_grad_(False)
+    model = add_lora(make_model(), LORA, seed=3)
+    perturb(model)
     engine = open_engine(model, VOCABULARY, served(servers.urls), 0)
     session = engine.open(8)
     prompts = make_prompts(8)
@@ -194,5 +204,17 @@ def test_a_replica_that_dies_is_left_out_and_its_rows_go_on(servers):
     stop(servers.processes[0])
     out = session.generate(dict.fromkeys(prompts, [21]), stop=set(), max_new_tokens=4, temperature=1.0)
     assert all(len(out[row].tokens) == 4 for row in prompts)
-    assert engine.host._replicas.lost == [servers.urls[0]]
+    replicas = engine.host._replicas
+    assert replicas.lost == [servers.urls[0]]
     require_numbers_of(model, engine)
+    open_engine(model, VOCABULARY, served(servers.urls), 1)
+    assert replicas.lost == [servers.urls[0]], "it does not answer yet"
+
+    servers.processes[0] = servers.start_again(0)
+    engine = open_engine(model, VOCABULARY, served(servers.urls), 2)
+    assert replicas.lost == [] and set(replicas.alive) == set(servers.urls)
+    assert engine.host._name in {
+        entry["id"] for entry in httpx.get(servers.urls[0] + "/v1/models").json()["data"]
+    }, "with the adapters in use"
+    require_numbers_of(model, engine)
+    assert {replicas._replica_of(affinity) for affinity in range(50)} == set(servers.urls)

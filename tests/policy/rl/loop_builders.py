@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from builders import AGENT, VOCABULARY, make_episode, make_model, make_task
 
-from components.config import BaselineRLConfig, LoraConfig, RLConfig
+from components.config import BaselineRLConfig, DreamRLConfig, LoraConfig, RLConfig
 from components.config.algorithm_config import ALGORITHMS as ALGORITHM_SECTIONS
 from components.environments.protocol import Step
 from components.policy.formats.demonstrations import render_demonstration
@@ -114,6 +114,8 @@ def make_config(settings):
         "demonstration_weight": 0.0,
     }
     section = BaselineRLConfig if schedule == "constant" else RLConfig
+    if settings.get("overlap"):
+        section, defaults["check_every"] = DreamRLConfig, 0
     return section(**{**defaults, **settings}, algorithm={"type": kind, **algorithm})
 
 

@@ -14,9 +14,7 @@ from components.errors import TrainingError
 from components.experience.curriculum import Curriculum
 from components.policy.policy import Policy
 from components.policy.policy_snapshots import Snapshots
-from components.policy.rl.loop import (
-    read_iteration_count,
-)
+from components.policy.rl.loop_checkpoints import read_iteration_count
 
 RFT = {"algorithm": "rft", "max_successes": 3}
 

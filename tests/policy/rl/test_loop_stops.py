@@ -9,9 +9,7 @@ from loop_builders import Rewarding, even_rows, make_loop, never, same, weights
 
 from components.environments.protocol import Step
 from components.errors import ConfigError, EnvironmentFailure, TrainingError
-from components.policy.rl.loop import (
-    read_iteration_count,
-)
+from components.policy.rl.loop_checkpoints import read_iteration_count
 from components.policy.rl.training_checks import (
     COLLAPSE_WINDOW,
     MAX_ITERATIONS_WITHOUT_SIGNAL,

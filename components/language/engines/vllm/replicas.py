@@ -1,7 +1,7 @@
 """vLLM servers with the same model: which one gets a request, and what happens if one does not answer.
 
 A row's requests go to the same replica, which has their common prefix in its cache (rendezvous hashing). A
-replica that does not answer is left out, and its rows go on elsewhere.
+replica that does not answer is left out, and its rows go on elsewhere; one that answers again is taken back.
 """
 
 from __future__ import annotations
@@ -81,6 +81,45 @@ class Replicas:
             for url, response in responses.items()
             if response is not None
         }
+
+    def take_back(self, prepare: Callable[[str], None]) -> None:
+        """Take back each lost replica that answers again.
+
+        Args:
+            prepare: called with its address before it gets requests, to load what the others hold. If it
+                raises, the replica stays left out.
+        """
+        for url in list(self.lost):
+            try:
+                if self._client.get(url + "/health").status_code != 200:
+                    continue
+                prepare(url)
+            except (httpx.HTTPError, TrainingError) as error:
+                _LOG.warning("The server %s answers again, but cannot be used: %s", url, error)
+                continue
+            with self._lock:
+                self.lost.remove(url)
+                self.alive = [*self.alive, url]
+            _LOG.warning("The server %s answers again and is taken back.", url)
+
+    def tell(self, url: str, path: str, body: dict[str, Any]) -> httpx.Response:
+        """Send a command to one replica, in use or not.
+
+        Raises:
+            TrainingError: it does not answer, or refuses.
+        """
+        response = self._ask(url, path, body)
+        if response is None:
+            raise TrainingError(f"The server {url} does not answer {path}.", "Expected an answer.", START)
+        return response
+
+    def ask_one(self, url: str, path: str, body: dict[str, Any], read: Callable[[Any], T]) -> T:
+        """What `read` makes of the JSON answer of one replica, in use or not.
+
+        Raises:
+            TrainingError: it does not answer, refuses, or answers something else.
+        """
+        return _read(url, path, self.tell(url, path, body), read)
 
     def ask_each(
         self, path: str, requests: Sequence[tuple[int, dict[str, Any]]], read: Callable[[Any], T]

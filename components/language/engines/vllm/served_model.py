@@ -7,10 +7,12 @@ policy and the experience model of a run.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +90,18 @@ class ServedModel:
             TrainingError: the weights did not arrive, or no server answers.
         """
         digest = weights_digest(model)
-        if digest == self._digest:
-            return
+        if digest != self._digest:
+            self._sync(model)
+            self.syncs += 1
+            self._digest = digest
+        if self._replicas.lost:
+            expected = trainer_logprobs(model, self._text, self._compute)
+            self._replicas.take_back(partial(self._prepare, expected))
+
+    def _sync(self, model: Any) -> None:
         if has_servable_adapters(model):
             self._load_adapters(model)
-        body = {"model": self._name, "prompt": self._text, "max_tokens": 1, "temperature": 0.0}
-        found = self._replicas.ask_all(COMPLETIONS, body | {"prompt_logprobs": 0}, self._read_probe)
+        found = self._replicas.ask_all(COMPLETIONS, self._probe_request(), self._read_probe)
         expected = trainer_logprobs(model, self._text, self._compute)
         before = self._probe.before
         for url, logprobs in found.items():
@@ -101,8 +109,6 @@ class ServedModel:
                 self._require_base(url, mean_gap(expected, logprobs))
             self._probe.before = before
             self._probe.require_arrived(expected, logprobs, f"the server {url}")
-        self.syncs += 1
-        self._digest = digest
 
     def _load_adapters(self, model: Any) -> None:
         old_name, self._name = self._name, f"{self._directory.name}-{next(_NUMBERS)}"
@@ -112,6 +118,24 @@ class ServedModel:
         if old_name != self._base:
             self._replicas.tell_all("/v1/unload_lora_adapter", {"lora_name": old_name})
             shutil.rmtree(self._directory / old_name)
+
+    def _prepare(self, expected: Tensor, url: str) -> None:
+        """Load the adapters in use into a server that was started again, and compare its numbers.
+
+        Raises:
+            TrainingError: it does not compute as this model.
+        """
+        if self._name != self._base:
+            body = {"lora_name": self._name, "lora_path": str(self._directory / self._name)}
+            with contextlib.suppress(TrainingError):  # it may hold them still, or never have had any
+                self._replicas.tell(url, "/v1/unload_lora_adapter", {"lora_name": self._name})
+            self._replicas.tell(url, "/v1/load_lora_adapter", body)
+        found = self._replicas.ask_one(url, COMPLETIONS, self._probe_request(), self._read_probe)
+        SyncProbe(self._compute.precision).require_arrived(expected, found, f"the server {url}")
+
+    def _probe_request(self) -> dict[str, Any]:
+        body = {"model": self._name, "prompt": self._text, "max_tokens": 1, "temperature": 0.0}
+        return body | {"prompt_logprobs": 0}
 
     def _require_base(self, url: str, gap: float) -> None:
         """Raise ConfigError if a model without adapters is not the one that the server holds."""
