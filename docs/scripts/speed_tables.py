@@ -1,8 +1,8 @@
-"""Tables of speed: of the dream, of an RL update, and where the time goes."""
+"""Tables of speed: of the dream, of training, of a GPU, and where the time goes."""
 
 from __future__ import annotations
 
-from result_files import estimates, interval, read_json, table
+from result_files import RESULTS, ROOT, estimates, interval, read_json, table
 
 BENCHES = ("bench-dream-quick", "bench-dream-cpu", "bench-dream-browser")
 BENCH_ROWS = (
@@ -63,3 +63,14 @@ def profile() -> str:
         for name in names
     ]
     return table(["operation", "share of an update", "share of a dreamed rollout"], rows)
+
+
+def gpu_speed() -> str:
+    """Return the figures of `dreamgym bench gpu`, or that it is still to be run."""
+    if not (ROOT / RESULTS / "bench-gpu.json").is_file():
+        return "**Still to be run**: no figure of a GPU is on record."
+    found = read_json("bench-gpu")
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    rows = [[name, f"{value:,.4g}"] for name, value in found["figures"].items()]
+    rows += [[name, f"not measured: {reason}"] for name, reason in found["failures"].items()]
+    return f"{found['hardware']['compute']}; {versions}.\n\n" + table(["figure", "value"], rows)
