@@ -122,6 +122,18 @@ class LimitsRows(Protocol):
     """The largest number of rows; None: any number."""
 
 
+@runtime_checkable
+class Refillable(Environment, Protocol):
+    """An environment that begins an episode in one row while other rows go on (capability: refilled rows).
+
+    Without it the next tasks begin when all episodes of a batch are over.
+    """
+
+    def refill(self, row: int, task: Task) -> str:
+        """Begin an episode of `task` in `row`, whose last episode is over; return its initial state."""
+        ...
+
+
 def concurrent_rows(world: object, requested: int) -> int:
     """Return how many episodes `world` plays in one batch: `requested`, or its row limit if that is lower."""
     limit = world.most_rows if isinstance(world, LimitsRows) else None

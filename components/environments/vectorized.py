@@ -116,11 +116,7 @@ class RowsEnvironment:
                 starts.
         """
         for task in tasks:
-            if task.generated:
-                raise EnvironmentFailure(
-                    f"The task {task.id} was generated: it has no real world.",
-                    next_step="Embody a dreamed episode of it.",
-                )
+            _refuse_generated(task)
         for row in range(len(tasks), len(self._worlds)):
             self._discard(row)
         self._worlds = [*self._worlds, *[None] * len(tasks)][: len(tasks)]
@@ -132,6 +128,21 @@ class RowsEnvironment:
         if 1 < len(tasks) == len(self._broken):
             raise EnvironmentFailure(f"No episode of {len(tasks)} could be started: {self._broken[0]}")
         return list(self._states)
+
+    def refill(self, row: int, task: Task) -> str:
+        """Begin an episode in `row` while the others go on. If it does not start, its first step says so.
+
+        Raises:
+            EnvironmentFailure: the task was generated and has no world of its own.
+        """
+        _refuse_generated(task)
+        self._states[row] = task.initial_state
+        self.admissible[row] = ()
+        self._broken.pop(row, None)
+        reason = self._begin(row, task)
+        if reason:
+            self._broken[row] = reason
+        return self._states[row]
 
     def step(self, actions: Sequence[str | None]) -> list[Step | None]:
         """Take one step in each row with an action. A row that is broken already takes and costs none.
@@ -203,6 +214,14 @@ class RowsEnvironment:
         if world is not None:
             with suppress(Exception):
                 world.close()
+
+
+def _refuse_generated(task: Task) -> None:
+    if task.generated:
+        raise EnvironmentFailure(
+            f"The task {task.id} was generated: it has no real world.",
+            next_step="Embody a dreamed episode of it.",
+        )
 
 
 @runtime_checkable

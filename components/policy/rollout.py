@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from components.environments import retry
-from components.environments.protocol import NO_ACTION, Environment, Separable, Step, concurrent_rows
+from components.environments.protocol import (
+    NO_ACTION,
+    Environment,
+    Refillable,
+    Separable,
+    Step,
+    concurrent_rows,
+)
 from components.errors import EnvironmentFailure
 from components.language.engines.engine_protocol import Engine, Generation, Session
 from components.language.engines.players import run_players
@@ -103,7 +111,8 @@ def play(
     """Play each task once and return the rollouts in the order of `tasks`.
 
     At most ROWS episodes are played concurrently, or fewer if the world limits its rows. If engine and world
-    can do it, each goes on as soon as it has its own answer; otherwise all take their steps together.
+    can do it, each goes on as soon as it has its own answer; otherwise all take their steps together. A world
+    that can do it begins the next episode when one is over.
 
     Args:
         max_steps: step limit of an episode.
@@ -120,6 +129,8 @@ def play(
     settings: dict[str, Any] = {"max_steps": max_steps, "temperature": temperature, "stamp": stamp}
     if engine.is_concurrent and isinstance(world, Separable) and world.is_separable:
         rollouts = _play_separately(policy, engine, world, tasks, episode_ids, rows, settings)
+    elif isinstance(world, Refillable) and len(tasks) > rows:
+        rollouts = _play_batch(policy, engine.open(rows), world, tasks, episode_ids, **settings)
     else:
         rollouts = []
         for start in range(0, len(tasks), rows):
@@ -208,32 +219,42 @@ def _play_batch(
     temperature: float,
     stamp: Stamp,
 ) -> list[Rollout]:
-    """Play one episode per task, in a session with one row per task."""
-    states = world.reset(tasks)
+    """Play one episode per task.
+
+    Args: session: with one row per task, or with fewer and a `Refillable` world.
+    """
     rollouts = [Rollout(Trajectory(task), Example([])) for task in tasks]
     text = policy.text
-    prompts = {row: text.opening(task) + text.ask(task) for row, task in enumerate(tasks)}
-    _check_initial_states(states, tasks)
-    for _ in range(max_steps):
-        generations = _generate_replies(policy, session, rollouts, prompts, temperature)
-        actions = {
-            row: _read_action(policy, rollouts[row], generation) for row, generation in generations.items()
-        }
-        answers = world.step([actions.get(row) for row in range(len(tasks))])
+    first_tasks = tasks[: session.rows]
+    _check_initial_states(world.reset(first_tasks), first_tasks)
+    prompts = {row: text.opening(task) + text.ask(task) for row, task in enumerate(first_tasks)}
+    episodes, turns = {row: row for row in prompts}, dict.fromkeys(prompts, 0)
+    waiting = deque(range(len(prompts), len(tasks)))
+    while prompts:
+        playing = {row: rollouts[episodes[row]] for row in prompts}
+        generations = _generate_replies(policy, session, playing, prompts, temperature)
+        actions = {row: _read_action(policy, playing[row], reply) for row, reply in generations.items()}
+        answers = world.step([actions.get(row) for row in range(len(episodes))])
         prompts = {}
         for row, action in actions.items():
-            answer = answers[row]
+            answer, rollout, task = answers[row], playing[row], tasks[episodes[row]]
             assert answer is not None
-            is_over = _record_step(rollouts[row], episode_ids[row], action, answer, stamp)
+            turns[row] += 1
+            is_over = _record_step(rollout, episode_ids[episodes[row]], action, answer, stamp)
             end = text.close(generations[row].tokens)
-            prompt = [] if is_over else end + text.observation(answer.state) + text.ask(tasks[row])
-            rollouts[row].overlong = not is_over and len(prompt) >= session.room(row)
-            if is_over or rollouts[row].overlong:
-                session.drop([row])
-            else:
+            prompt = [] if is_over else end + text.observation(answer.state) + text.ask(task)
+            rollout.overlong = not is_over and len(prompt) >= session.room(row)
+            if not (is_over or rollout.overlong or turns[row] == max_steps):
                 prompts[row] = prompt
-        if not prompts:
-            break
+            elif waiting:
+                assert isinstance(world, Refillable)
+                episodes[row], turns[row] = waiting.popleft(), 0
+                task = tasks[episodes[row]]
+                _check_initial_states([world.refill(row, task)], [task])
+                session.clear(row)
+                prompts[row] = text.opening(task) + text.ask(task)
+            elif is_over or rollout.overlong:
+                session.drop([row])
     return rollouts
 
 
@@ -251,7 +272,7 @@ def _check_initial_states(states: Sequence[str], tasks: Sequence[Task]) -> None:
 def _generate_replies(
     policy: Policy,
     session: Session,
-    rollouts: Sequence[Rollout],
+    rollouts: Mapping[int, Rollout],
     prompts: dict[int, list[int]],
     temperature: float,
 ) -> dict[int, Generation]:
