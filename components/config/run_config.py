@@ -161,6 +161,18 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _a_sleeping_engine_plays_nothing(self) -> Config:
+        in_process = self.engine in ("auto", "vllm")
+        if not in_process:
+            self.vllm._refuse_without_effect(["sleep"], f"engine: {self.engine}", "engine: vllm")
+        if self.vllm.sleep and self.rl.dream.overlap:
+            raise ValueError(
+                "vllm.sleep and rl.dream.overlap are both true: vLLM cannot play during an update without "
+                "its memory; set one of them to false"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _budgets_allow_an_iteration(self) -> Config:
         for name, stage in (("rl.real", self.rl.real), ("rl.baseline", self.rl.baseline)):
             needed = stage.tasks * stage.num_generations * self.environment.max_steps

@@ -162,6 +162,8 @@ def _problem(problem: Any, config: type[Section]) -> tuple[str, str]:
         tag = str(problem["loc"][-2]) if len(problem["loc"]) > 1 else ""
         return _unknown([str(part) for part in place], config, tag), ""
     words = _expected(problem, [part for part in place if isinstance(part, str)], config)
+    if problem["type"] == "union_tag_invalid" and isinstance(value, dict):
+        return f"{key}.type is {_shown(value.get('type'))}: ", words
     if isinstance(value, dict | Section):
         below = "" if problem["type"] == "value_error" else "; it has no keys below it"
         return f"{key}: " if key else "", words + below

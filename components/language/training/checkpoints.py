@@ -1,4 +1,4 @@
-"""Checkpoints of training: written in one step, read as data only, refused if a byte has changed."""
+"""Checkpoints of training: written in one step, read as data only, refused if their content has changed."""
 
 from __future__ import annotations
 

@@ -22,12 +22,14 @@ from components.config.lora_config import LoraConfig
 from components.config.rl_config import DreamRLConfig, RLConfig
 from components.errors import TrainingError
 from components.language.adapters import add_lora
+from components.language.engines.open_engine import make_room_for_training
 from components.language.freed_memory import release_freed_memory
 from components.language.training.checkpoints import (
     model_checkpoint_limit,
     save_checkpoint,
 )
 from components.language.training.examples import Example
+from components.language.training.training_speed import SpeedWatch
 from components.policy.policy import Policy
 from components.policy.policy_snapshots import Snapshots
 from components.policy.rl.algorithm import Algorithm, TrainingSample
@@ -246,11 +248,16 @@ class Loop:
             cloning_figures = (DEMONSTRATION_LOSS,) if self.config.demonstration_weight else ()
             ratios = RATIO_FIGURES if self._corrects_sampler else ()
             return dict.fromkeys(
-                (*UPDATE_FIGURES, *self.algorithm.figures, *cloning_figures, *ratios), math.nan
+                (*UPDATE_FIGURES, "tokens_per_second", *self.algorithm.figures, *cloning_figures, *ratios),
+                math.nan,
             )
         rate = self.learner.learning_rate(self.state.iteration)
         on_policy = played.policy is self.policy and self.learner.is_on_policy
         ratio_figures: dict[str, float] = {}
+        if not self._overlaps:
+            make_room_for_training(self.policy.compute)
+        watch = SpeedWatch(self.policy.model, _predicted_share(samples))
+        started = time.monotonic()
         with self.training_context():
             if self._corrects_sampler:
                 samples, ratio_figures = correct_for_sampler(
@@ -262,10 +269,12 @@ class Loop:
                 )
             prepared = self.algorithm.prepare_update(samples)
             try:
-                return self.learner.learn(prepared, seed, rate, on_policy=on_policy) | ratio_figures
+                figures = self.learner.learn(prepared, seed, rate, on_policy=on_policy) | ratio_figures
             except TrainingError as error:
                 problem = f"Iteration {self.state.iteration}: {error.found}"
                 raise TrainingError(problem, error.expected, error.next_step) from error
+        tokens = self.learner.passes * sum(map(_token_count, samples))
+        return figures | watch.figures(tokens, time.monotonic() - started)
 
     @property
     def _corrects_sampler(self) -> bool:
@@ -301,6 +310,14 @@ class Loop:
             self.learner.restore(learner_state(state) | {"policy": state["ahead"]["weights"]})
             self._play_ahead(self.state.iteration, [Task(**values) for values in state["ahead"]["tasks"]])
             self.learner.restore(learner_state(state))
+
+
+def _token_count(sample: TrainingSample) -> int:
+    return sum(len(rollout.example) for rollout in sample.rollouts)
+
+
+def _predicted_share(samples: Sequence[TrainingSample]) -> float:
+    return sum(sample.token_count for sample in samples) / max(1, sum(map(_token_count, samples)))
 
 
 def _returns_by_task(groups: list[list[Rollout]]) -> dict[str, tuple[Task, list[float]]]:

@@ -172,6 +172,9 @@ class ServedModel:
         ]
         return self._replicas.ask_each(COMPLETIONS, bodies, _generation)
 
+    def sleep(self) -> None:
+        """Do nothing: the servers have memory of their own."""
+
     def close(self) -> None:
         """Remove this model's adapters from the servers, and close the connections."""
         try:
