@@ -161,14 +161,12 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _a_sleeping_engine_plays_nothing(self) -> Config:
-        in_process = self.engine in ("auto", "vllm")
-        if not in_process:
-            self.vllm._refuse_without_effect(["sleep"], f"engine: {self.engine}", "engine: vllm")
-        if self.vllm.sleep and self.rl.dream.overlap:
+    def _overlap_pins_the_weights(self) -> Config:
+        dream = self.rl.dream
+        if dream.overlap and dream.processes > 1 and self.engine == "vllm-server":
             raise ValueError(
-                "vllm.sleep and rl.dream.overlap are both true: vLLM cannot play during an update without "
-                "its memory; set one of them to false"
+                "rl.dream.overlap with engine vllm-server needs rl.dream.processes: 1: other processes "
+                "cannot play with the weights before an update"
             )
         return self
 

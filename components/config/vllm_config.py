@@ -16,11 +16,6 @@ class VllmConfig(Section):
 
     cache_gb: float = Field(1.0, gt=0, description="Memory of each model's key-value cache, in GB.")
     rows: int = Field(256, ge=1, description="Most rows that are decoded together; further rows wait.")
-    sleep: bool = Field(
-        False,
-        description="On a GPU: free the memory of weights and caches while models are trained. Not with "
-        "rl.dream.overlap.",
-    )
     servers: list[str] = Field(
         default_factory=list,
         description="Addresses of `vllm serve` replicas for `engine: vllm-server`, such as "

@@ -64,9 +64,9 @@ class Dream:
         """
         self.seed += 1
         parts = []
-        for number in range(count):
+        for number, model in enumerate(self.model.sharing_engine(count)):
             part = Dream(
-                self.model.sharing_engine(),
+                model,
                 self._buffer,
                 self._contradiction,
                 self._objection,

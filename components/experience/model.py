@@ -145,12 +145,13 @@ class ExperienceModel:
         """Whether threads may predict at the same time, each with a model of its own (`sharing_engine`)."""
         return self._engine(0).is_concurrent
 
-    def sharing_engine(self) -> ExperienceModel:
-        """The same model and engine, with counts of its own. The weights may not change from now on."""
-        self._opened_engine = self._opened_engine or self._engine(0)
-        model = self.sharing_weights()
-        model._opened_engine = self._opened_engine
-        return model
+    def sharing_engine(self, count: int) -> list[ExperienceModel]:
+        """`count` times the same model and engine, with counts of their own. The weights may not change."""
+        engine = self._engine(0)
+        models = [self.sharing_weights() for _ in range(count)]
+        for model in models:
+            model._opened_engine = engine
+        return models
 
     @property
     def tokens(self) -> int:

@@ -18,6 +18,10 @@ from components.language.vocabulary.vocabulary import Vocabulary
 from components.policy.formats.choose import agent_format
 
 
+class RolloutsInterrupted(Exception):
+    """Raised in the thread that plays, after `Policy.is_interrupted` was set in another one."""
+
+
 class Policy:
     """A model with its vocabulary.
 
@@ -26,6 +30,7 @@ class Policy:
         tokens: number of tokens that it has generated.
         max_new_tokens: maximum length of a reply, in tokens.
         compute: device and precision of training and decoding.
+        is_interrupted: set it from another thread to end the rollouts that it plays.
     """
 
     def __init__(
@@ -37,6 +42,7 @@ class Policy:
         self.max_new_tokens = max_new_tokens
         self.compute = compute
         self.tokens = 0
+        self.is_interrupted = False
         self._pinned_engine: Engine | None = None
 
     @classmethod

@@ -21,7 +21,7 @@ from components.errors import EnvironmentFailure
 from components.language.engines.engine_protocol import Engine, Generation, Session
 from components.language.engines.players import run_players
 from components.language.training.examples import Example, Segment
-from components.policy.policy import Policy
+from components.policy.policy import Policy, RolloutsInterrupted
 from components.records import REAL, Task, Trajectory, Transition
 
 ROWS = 512
@@ -38,10 +38,9 @@ class Rollout:
         logprobs: the sampler's log-probabilities in nats, one per token with loss, in order.
         thoughts: one per reply.
         idle: per reply, whether it had no action or left the state unchanged, word for word.
-        failure: why infrastructure ended the episode; "" if it did not. Such a rollout is recorded, but not
-            trained on.
-        unparsable: whether the dream gave no valid answer. The last step is then not a transition and is left
-            out. Such a rollout is not trained on.
+        failure: why infrastructure ended the episode, which is then not trained on; "" if it did not.
+        unparsable: whether the dream gave no valid answer to the last step. That one is left out, and the
+            rollout is not trained on.
         malformed: number of replies without an action.
         truncated_replies: number of replies that ended at the policy's `max_new_tokens`.
         overlong: whether the episode ended because the policy's longest sequence was full. It is a failure.
@@ -111,8 +110,8 @@ def play(
     """Play each task once and return the rollouts in the order of `tasks`.
 
     At most ROWS episodes are played concurrently, or fewer if the world limits its rows. If engine and world
-    can do it, each goes on as soon as it has its own answer; otherwise all take their steps together. A world
-    that can do it begins the next episode when one is over.
+    can, each goes on as soon as it has its own answer; otherwise all take their steps together, and a world
+    that can begins the next episode when one is over.
 
     Args:
         max_steps: step limit of an episode.
@@ -277,6 +276,8 @@ def _generate_replies(
     temperature: float,
 ) -> dict[int, Generation]:
     """Generate a reply in each row of `prompts`, and add prompt and reply to the row's rollout."""
+    if policy.is_interrupted:
+        raise RolloutsInterrupted
     generations = session.generate(
         prompts, stop=policy.text.stop, max_new_tokens=policy.max_new_tokens, temperature=temperature
     )

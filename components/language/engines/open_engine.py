@@ -37,18 +37,6 @@ def open_engine(model: Any, vocabulary: Vocabulary, compute: Compute, seed: int)
     return VllmEngine(host, without_adapters(model).config, seed=seed)
 
 
-def make_room_for_training(compute: Compute) -> None:
-    """Free the GPU memory of every vLLM of this process, if the config asks for it.
-
-    Raises:
-        TrainingError: vLLM failed.
-    """
-    if compute.vllm.sleep:
-        from components.language.engines.vllm.model_hosts import sleep_all
-
-        sleep_all()
-
-
 @functools.cache
 def _say_once(text: str) -> None:
     _LOG.info("%s.", text)

@@ -23,18 +23,20 @@ def run_players(jobs: Sequence[Callable[[], Result]], most: int) -> list[Result]
         Exception: the error of the first of the jobs that failed.
     """
     players = _Players(jobs)
-    threads = [
-        threading.Thread(target=players.play, args=(slot,), name=f"player-{slot}", daemon=True)
-        for slot in range(min(most, len(jobs)))
-    ]
-    engine_thread().expect(range(len(threads)))
-    for thread in threads:
-        thread.start()
+    numbers = engine_thread().expect(min(most, len(jobs)))
+    started: list[threading.Thread] = []
     try:
-        for thread in threads:
+        for number in numbers:
+            thread = threading.Thread(
+                target=players.play, args=(number,), name=f"player-{number}", daemon=True
+            )
+            thread.start()
+            started.append(thread)
+        for thread in started:
             thread.join()
-    finally:
+    finally:  # Ctrl-C, or no further thread could be started
         players.is_stopped = True
+        engine_thread().leave(numbers[len(started) :])
     if players.errors:
         raise players.errors[min(players.errors)]
     return [players.results[number] for number in range(len(jobs))]
@@ -52,12 +54,12 @@ class _Players(Generic[Result]):
         self._lock = threading.Lock()
         self._thread_count = torch.get_num_threads()
 
-    def play(self, slot: int) -> None:
-        """Do one job after the other as the player `slot`."""
+    def play(self, player: int) -> None:
+        """Do one job after the other as the player of this number."""
         torch.set_num_threads(self._thread_count)
         torch.set_flush_denormal(True)
         engine = engine_thread()
-        with engine.player(slot):
+        with engine.player(player):
             while (number := self._take_number()) is not None:
                 engine.set_order(number)
                 try:

@@ -140,6 +140,7 @@ def _train(
     run = TrainingRun(model, plan)
     if state is not None:
         run.load_state_dict(state)
+    first_step = run.record.steps
     tokens = sum(map(len, examples))
     watch = SpeedWatch(model, sum(s.predicted for example in examples for s in example.segments) / tokens)
     with plan.compute.training(model):
@@ -149,7 +150,8 @@ def _train(
             if observer is not None:
                 observer.after_update(run)
     run.read_losses()
-    run.record.speed = watch.figures(run.record.tokens, run.record.seconds)
+    if run.record.steps > first_step:
+        run.record.speed = watch.figures(run.record.tokens, run.record.seconds)
     if observer is not None:
         observer.after_run(run)
     require_recovered(run.record.losses)

@@ -85,7 +85,8 @@ class TrainingRun:
     """Model, optimiser and position of a run; `state_dict` is what a checkpoint holds.
 
     A GPU works while the next update is prepared: the loss of an update is read after the next one was begun
-    (`reads_late`). On a CPU it is read at once. The weights are the same.
+    (`reads_late`). On a CPU it is read at once, and with several ranks too, because all of them sum it. The
+    weights are the same.
     """
 
     def __init__(self, model: Any, plan: TrainingPlan) -> None:
@@ -96,7 +97,7 @@ class TrainingRun:
         self.record = TrainingRecord()
         self.epoch = 0
         self.batch = 0
-        self.reads_late = self.weights[0].device.type == "cuda"
+        self.reads_late = self.weights[0].device.type == "cuda" and parallel.size() == 1
         self._unread: tuple[Tensor, Update] | None = None
         self._read: list[Update] = []
         self._start_time = time.monotonic()

@@ -9,6 +9,7 @@ import torch
 
 from components.language.adapters import without_adapters
 from components.language.output_head import head_rows
+from components.language.training import parallel
 
 PEAKS = {
     "B200": 2250e12,
@@ -87,9 +88,9 @@ class SpeedWatch:
             self._utilisations = []
 
     def figures(self, tokens: int, seconds: float) -> dict[str, float]:
-        """`tokens_per_second`; on a GPU also `gpu_memory_gb` (the most that tensors took), `gpu_mfu`
-        (operations of the tokens over those that the GPU could do in bf16) and `gpu_utilisation` (share of
-        the time in which it computed anything), as far as they are known.
+        """`tokens_per_second` of all ranks; on a GPU also `gpu_memory_gb` (the most that tensors took),
+        `gpu_mfu` (operations of the tokens over those that the GPUs could do in bf16) and `gpu_utilisation`
+        (share of the time in which it computed anything), as far as they are known.
         """
         rate = tokens / max(seconds, 1e-9)
         figures = {"tokens_per_second": rate}
@@ -98,7 +99,7 @@ class SpeedWatch:
         figures["gpu_memory_gb"] = torch.cuda.max_memory_allocated(self._gpu) / 1e9
         peak = peak_operations(torch.cuda.get_device_name(self._gpu))
         if peak is not None:
-            figures["gpu_mfu"] = rate * self._operations / peak
+            figures["gpu_mfu"] = rate * self._operations / (peak * parallel.size())
         if self._utilisations:
             figures["gpu_utilisation"] = sum(self._utilisations) / len(self._utilisations) / 100
         return figures

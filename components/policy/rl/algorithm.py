@@ -40,6 +40,11 @@ class TrainingSample:
         return sum(rollout.token_count for rollout in self.rollouts)
 
     @property
+    def total_length(self) -> int:
+        """Number of tokens of all rollouts, read and written."""
+        return sum(len(rollout.example) for rollout in self.rollouts)
+
+    @property
     def length(self) -> int:
         """Number of tokens of the longest rollout, read and written."""
         return max(len(rollout.example) for rollout in self.rollouts)

@@ -22,7 +22,6 @@ from components.config.lora_config import LoraConfig
 from components.config.rl_config import DreamRLConfig, RLConfig
 from components.errors import TrainingError
 from components.language.adapters import add_lora
-from components.language.engines.open_engine import make_room_for_training
 from components.language.freed_memory import release_freed_memory
 from components.language.training.checkpoints import (
     model_checkpoint_limit,
@@ -155,6 +154,17 @@ class Loop:
             EnvironmentFailure: infrastructure ended all episodes of an iteration.
         """
         self._resume()
+        try:
+            return self._run(budget, on_rollouts, on_iteration)
+        finally:
+            self._source.close()
+
+    def _run(
+        self,
+        budget: int | None,
+        on_rollouts: Callable[[int, list[Rollout]], dict[str, float] | None] | None,
+        on_iteration: Callable[[int, dict[str, float]], None] | None,
+    ) -> LoopState:
         earlier_tokens = self.state.tokens - self._count_tokens()
         self._begin_again()
         rows = self.config.tasks * self.config.num_generations
@@ -247,16 +257,15 @@ class Loop:
         if not samples:
             cloning_figures = (DEMONSTRATION_LOSS,) if self.config.demonstration_weight else ()
             ratios = RATIO_FIGURES if self._corrects_sampler else ()
+            speed = SpeedWatch(self.policy.model, 0.0).figures(0, 1.0)
             return dict.fromkeys(
-                (*UPDATE_FIGURES, "tokens_per_second", *self.algorithm.figures, *cloning_figures, *ratios),
-                math.nan,
+                (*UPDATE_FIGURES, *speed, *self.algorithm.figures, *cloning_figures, *ratios), math.nan
             )
         rate = self.learner.learning_rate(self.state.iteration)
         on_policy = played.policy is self.policy and self.learner.is_on_policy
         ratio_figures: dict[str, float] = {}
-        if not self._overlaps:
-            make_room_for_training(self.policy.compute)
-        watch = SpeedWatch(self.policy.model, _predicted_share(samples))
+        tokens = sum(sample.total_length for sample in samples)
+        watch = SpeedWatch(self.policy.model, sum(sample.token_count for sample in samples) / tokens)
         started = time.monotonic()
         with self.training_context():
             if self._corrects_sampler:
@@ -273,8 +282,7 @@ class Loop:
             except TrainingError as error:
                 problem = f"Iteration {self.state.iteration}: {error.found}"
                 raise TrainingError(problem, error.expected, error.next_step) from error
-        tokens = self.learner.passes * sum(map(_token_count, samples))
-        return figures | watch.figures(tokens, time.monotonic() - started)
+        return figures | watch.figures(self.learner.passes * tokens, time.monotonic() - started)
 
     @property
     def _corrects_sampler(self) -> bool:
@@ -310,14 +318,6 @@ class Loop:
             self.learner.restore(learner_state(state) | {"policy": state["ahead"]["weights"]})
             self._play_ahead(self.state.iteration, [Task(**values) for values in state["ahead"]["tasks"]])
             self.learner.restore(learner_state(state))
-
-
-def _token_count(sample: TrainingSample) -> int:
-    return sum(len(rollout.example) for rollout in sample.rollouts)
-
-
-def _predicted_share(samples: Sequence[TrainingSample]) -> float:
-    return sum(sample.token_count for sample in samples) / max(1, sum(map(_token_count, samples)))
 
 
 def _returns_by_task(groups: list[list[Rollout]]) -> dict[str, tuple[Task, list[float]]]:

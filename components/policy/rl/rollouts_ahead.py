@@ -95,8 +95,14 @@ class RolloutSource:
         kept_weights = {name: weight.detach().clone() for name, weight in weights.items()}
         pinned = policy.pinned()
         tokens = count_tokens()
-        self._ahead = _Ahead(drawn, kept_weights, lambda: self._play(pinned, drawn, iteration))
+        self._ahead = _Ahead(drawn, kept_weights, pinned, lambda: self._play(pinned, drawn, iteration))
         return tokens
+
+    def close(self) -> None:
+        """End rollouts that were begun and that nobody takes."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+            self._ahead = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return the tasks and the weights of rollouts that were begun; empty if there are none."""
@@ -125,9 +131,12 @@ class RolloutSource:
 class _Ahead:
     """Rollouts in the making, in a thread with as many threads of torch as this one."""
 
-    def __init__(self, tasks: list[Task], weights: dict[str, Tensor], play: Callable[[], Played]) -> None:
+    def __init__(
+        self, tasks: list[Task], weights: dict[str, Tensor], policy: Policy, play: Callable[[], Played]
+    ) -> None:
         self.tasks = tasks
         self.weights = weights
+        self._policy = policy
         self._play = play
         self._played: Played | None = None
         self._error: BaseException | None = None
@@ -142,6 +151,11 @@ class _Ahead:
             self._played = self._play()
         except BaseException as error:  # raised by `result`
             self._error = error
+
+    def cancel(self) -> None:
+        """End the rollouts at their next step, and wait for it."""
+        self._policy.is_interrupted = True
+        self._thread.join()
 
     def result(self) -> Played:
         """Wait for the rollouts; raises what playing raised."""

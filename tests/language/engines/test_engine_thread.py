@@ -1,6 +1,7 @@
 """Rows of several threads in one vLLM: none waits for another; a repeated run computes the same batches."""
 
 import random
+import threading
 import time
 
 import pytest
@@ -129,6 +130,49 @@ def test_a_failure_of_vllm_reaches_every_row_that_was_computed(engine, monkeypat
     assert len(failures) == 3 and all("device lost" in failure for failure in failures)
     assert generate(engine.open(1), [20], 3).tokens, "the other vLLM goes on"
     assert generate(own.open(1), [20], 3).tokens, "nothing of the failed requests is left"
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.1])
+def test_a_player_thinks_during_exactly_one_round(engine, monkeypatch, pause):
+    """It does not hold up that round, and its next request does not join it, even if it is ready at once."""
+    thread = engine_thread()
+    long_reply, two_replies = engine.open(1), engine.open(1)
+    batches = []
+    step_all = type(thread)._step_all
+
+    def recording(self):
+        batches.append(sorted(batch.order for batch, _ in self._running.values()))
+        step_all(self)
+
+    def write_two():
+        generate(two_replies, [20], 1)
+        time.sleep(pause)
+        generate(two_replies, [20], 1)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(thread), "_step_all", recording)
+        run_players([lambda: generate(long_reply, [20], 6), write_two], 2)
+    assert batches == [[0, 1], [0], [0, 1], [0], [0], [0]]
+
+
+def test_players_that_never_started_block_nobody(engine, monkeypatch):
+    start = threading.Thread.start
+
+    def fail_for_the_third(self):
+        if self.name.startswith("player") and len(started) == 2:
+            raise RuntimeError("can't start new thread")
+        started.append(self)
+        start(self)
+
+    started = []
+    sessions = [engine.open(1) for _ in range(4)]
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail_for_the_third)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            run_players([lambda s=session: generate(s, [20], 3) for session in sessions], 4)
+    for thread in started:
+        thread.join(timeout=30)
+    assert generate(engine.open(1), [20], 3).tokens
 
 
 def test_an_interrupted_caller_leaves_nothing_behind(engine, monkeypatch):

@@ -21,12 +21,12 @@ from vllm_models import (
     require_numbers_of,
 )
 
-from components.config import LoraConfig, VllmConfig, load_config
+from components.config import LoraConfig, VllmConfig
 from components.errors import ConfigError, DataError, TrainingError
 from components.language.adapters import add_lora
 from components.language.compute import Compute
 from components.language.engines.kept_cache import KeptCacheEngine
-from components.language.engines.open_engine import make_room_for_training, open_engine
+from components.language.engines.open_engine import open_engine
 from components.language.engines.vllm.probe import SyncProbe
 from components.language.sampled_ids import set_unknown_ids
 from components.policy.policy import Policy
@@ -71,36 +71,6 @@ def test_a_pinned_policy_plays_with_the_weights_that_it_began_with():
     perturb(policy.model)
     require_numbers_of(before, pinned.engine(3))
     require_numbers_of(policy.model, policy.engine(3))
-
-
-def test_after_its_sleep_vllm_has_the_same_numbers_and_takes_new_weights(monkeypatch):
-    """On a CPU there is no memory to free, but the calls are the same."""
-    model = make_model()
-    compute = Compute(engine="vllm", vllm=VllmConfig(cache_gb=0.1, rows=16, sleep=True))
-    engine = open_engine(model, VOCABULARY, compute, 0)
-    calls = []
-    for name in ("sleep", "wake_up"):
-        original = getattr(engine.host.llm, name)
-        monkeypatch.setattr(
-            engine.host.llm, name, lambda *a, _o=original, _n=name, **k: (calls.append(_n), _o(*a, **k))
-        )
-    make_room_for_training(compute)
-    make_room_for_training(compute)
-    require_numbers_of(model, engine)
-    assert calls == ["sleep", "wake_up"]
-    make_room_for_training(compute)
-    perturb(model)
-    require_numbers_of(model, open_engine(model, VOCABULARY, compute, 0))
-    assert calls == ["sleep", "wake_up"] * 2
-    make_room_for_training(COMPUTE)
-    assert len(calls) == 4, "only if the config asks for it"
-
-
-def test_sleep_is_refused_where_it_has_no_effect_or_no_time():
-    with pytest.raises(ConfigError, match="sleep has no effect with engine: kept-cache"):
-        load_config(None, ["engine=kept-cache", "vllm.sleep=true"])
-    with pytest.raises(ConfigError, match="vllm.sleep and rl.dream.overlap are both true"):
-        load_config(None, ["vllm.sleep=true", "rl.dream.overlap=true"])
 
 
 def test_the_engine_of_a_deleted_model_serves_the_next_one():

@@ -141,3 +141,21 @@ def test_tasks_are_drawn_once_an_iteration(tmp_path):
     tasks = Counting()
     run_loop(tmp_path, tasks=tasks, iterations=3)
     assert tasks.numbers == [0, 1, 2]
+
+
+def test_rollouts_that_nobody_takes_end_with_the_loop():
+    """After Ctrl-C or an error no thread may play on: the interpreter would end in the middle of torch."""
+
+    class EndlessAhead(Rewarding):
+        def ends(self, row):
+            return threading.current_thread().name != "rollouts-ahead" and super().ends(row)
+
+    loop = make_loop(EndlessAhead(even_rows), iterations=3, overlap=True, max_steps=100_000)
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    loop.learner.learn = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        loop.run()
+    assert not [thread for thread in threading.enumerate() if thread.name == "rollouts-ahead"]

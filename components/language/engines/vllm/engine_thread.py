@@ -4,15 +4,16 @@ A request joins the batch of its vLLM between two rounds, and its caller goes on
 whatever the other rows still generate.
 
 Threads that play episodes are players (`engines/players.py`). A round has results for some of them. They
-think during the next round and hand in their next requests before the one after it. So which requests are
-computed together depends on the requests alone and not on how fast a thread was: a run can be repeated to the
-bit.
+think during the next round, and their next requests join the one after it, neither sooner nor later. So which
+requests are computed together depends on the requests alone and not on how fast a thread was: a run can be
+repeated to the bit.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -58,7 +59,10 @@ class EngineThread:
         self._new: list[_Batch] = []
         self._abandoned: list[_Batch] = []
         self._thinking: set[int] = set()
+        self._answered: set[int] = set()
+        self._answered_before: set[int] = set()
         self._running: dict[tuple[int, str], tuple[_Batch, int]] = {}
+        self._numbers = itertools.count()
         self._local = threading.local()
         self._thread = threading.Thread(target=self._work, name="vllm", daemon=True)
         self._thread.start()
@@ -99,10 +103,18 @@ class EngineThread:
                 self._changed.notify_all()
             raise
 
-    def expect(self, players: Iterable[int]) -> None:
-        """No round begins before these players have handed in a request, or have ended."""
+    def expect(self, count: int) -> list[int]:
+        """Numbers of `count` new players; no round begins before each has handed in a request, or left."""
         with self._changed:
-            self._thinking.update(players)
+            numbers = [next(self._numbers) for _ in range(count)]
+            self._thinking.update(numbers)
+        return numbers
+
+    def leave(self, players: Iterable[int]) -> None:
+        """These players hand in nothing any more."""
+        with self._changed:
+            self._thinking.difference_update(players)
+            self._changed.notify_all()
 
     @contextmanager
     def player(self, number: int) -> Iterator[None]:
@@ -112,9 +124,7 @@ class EngineThread:
             yield
         finally:
             self._local.player = None
-            with self._changed:
-                self._thinking.discard(number)
-                self._changed.notify_all()
+            self.leave([number])
 
     def set_order(self, order: int) -> None:
         """Of the players' requests for one round, those of the lowest order come first."""
@@ -122,43 +132,46 @@ class EngineThread:
 
     def _work(self) -> None:
         torch.set_flush_denormal(True)
-        answered: set[int] = set()
         while True:
-            answered = self._take_turn(answered)
+            self._take_turn()
 
-    def _take_turn(self, answered: set[int]) -> set[int]:
+    def _take_turn(self) -> None:
         """Run the calls that have come in, or else a round.
 
         What it holds, weights among it, is freed before the next turn waits.
         """
-        calls, batches, abandoned = self._wait_for_work(answered)
+        calls, batches, abandoned = self._wait_for_work()
         for batch in abandoned:
             self._drop(batch)
         for function, future in calls:
             _resolve(future, function)
         for batch in batches:
             self._begin(batch)
-        return answered if calls else self._step_all()
+        if not calls:
+            self._answered_before, self._answered = self._answered, set()
+            self._step_all()
 
-    def _wait_for_work(self, answered: set[int]) -> tuple[list[_Call], list[_Batch], list[_Batch]]:
+    def _wait_for_work(self) -> tuple[list[_Call], list[_Batch], list[_Batch]]:
         """The calls that have come in, or else the batches of the next round; and the abandoned ones.
 
-        Args: answered: the players that got results in the last round but one. Where nothing is running, all
-            players are waited for.
+        The players that got results in the last round but one are waited for; what those of the last round
+        hand in waits for the round after. Where nothing is running, all players are waited for.
         """
 
         def is_ready() -> bool:
-            awaited = self._thinking & answered if self._running else self._thinking
-            return bool(self._calls or (not awaited and (self._new or self._running)))
+            awaited = self._thinking & self._answered_before if self._running else self._thinking
+            return bool(self._calls or self._abandoned or (not awaited and (self._new or self._running)))
 
         with self._changed:
             self._changed.wait_for(is_ready)
             calls, self._calls = self._calls, []
             abandoned, self._abandoned = self._abandoned, []
             self._new = [batch for batch in self._new if batch not in abandoned]
-            if calls:
+            if calls or not (self._new or self._running):
                 return calls, [], abandoned
-            batches, self._new = self._new, []
+            early = [b for b in self._new if self._running and b.player in self._answered]
+            batches = [batch for batch in self._new if batch not in early]
+            self._new = early
         return [], sorted(batches, key=lambda batch: batch.order), abandoned
 
     def _begin(self, batch: _Batch) -> None:
@@ -176,9 +189,8 @@ class EngineThread:
             (id(batch.llm), name.rsplit("-", 1)[0]): (batch, place) for place, name in enumerate(names)
         }
 
-    def _step_all(self) -> set[int]:
-        """One step of each vLLM that has requests; returns the players that got their results."""
-        answered: set[int] = set()
+    def _step_all(self) -> None:
+        """One step of each vLLM that has requests."""
         self.rounds += bool(self._running)
         for llm in {id(batch.llm): batch.llm for batch, _ in self._running.values()}.values():
             batches = [batch for batch, _ in self._running.values() if batch.llm is llm]
@@ -192,28 +204,29 @@ class EngineThread:
                     self._fail(batch, error)
                 continue
             for output in outputs:
-                if output.finished and (request := self._running.pop((id(llm), output.request_id), None)):
-                    answered |= self._deliver(output, *request)
-        return answered
+                request = self._running.pop((id(llm), output.request_id), None) if output.finished else None
+                if request is not None:
+                    self._deliver(output, *request)
 
-    def _deliver(self, output: Any, batch: _Batch, place: int) -> set[int]:
-        """Keep a complete output; returns the player whose requests are all complete now."""
+    def _deliver(self, output: Any, batch: _Batch, place: int) -> None:
+        """Keep a complete output, and give all of a batch to its caller."""
         batch.outputs[place] = output
-        if len(batch.outputs) < len(batch.prompts):
-            return set()
-        with self._changed:
-            if batch.player is not None:
-                self._thinking.add(batch.player)
-        batch.future.set_result([batch.outputs[place] for place in range(len(batch.prompts))])
-        return set() if batch.player is None else {batch.player}
+        if len(batch.outputs) == len(batch.prompts):
+            self._wake(batch)
+            batch.future.set_result([batch.outputs[place] for place in range(len(batch.prompts))])
 
     def _fail(self, batch: _Batch, error: Exception) -> None:
         """Raise `error` in the caller of a batch, and drop its requests."""
         self._drop(batch)
-        with self._changed:
-            if batch.player is not None:
-                self._thinking.add(batch.player)
+        self._wake(batch)
         batch.future.set_exception(error)
+
+    def _wake(self, batch: _Batch) -> None:
+        """The player of a batch, if it is of one, begins to think."""
+        if batch.player is not None:
+            with self._changed:
+                self._thinking.add(batch.player)
+                self._answered.add(batch.player)
 
     def _drop(self, batch: _Batch) -> None:
         keys = [key for key, (owner, _) in self._running.items() if owner is batch]

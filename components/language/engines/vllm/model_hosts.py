@@ -68,16 +68,6 @@ def _open(model: Any, compute: Compute, engine: str, ids: Sequence[int]) -> Mode
     return ResidentModel(model, compute, ids)
 
 
-def sleep_all() -> None:
-    """Free the GPU memory of every vLLM of this process; each takes it again when it is used.
-
-    Raises:
-        TrainingError: vLLM failed.
-    """
-    for entry in _ENTRIES:
-        entry.host.sleep()
-
-
 @atexit.register
 def close_all() -> None:
     """Close every vLLM of this process."""

@@ -19,9 +19,13 @@ from components.errors import ConfigError, TrainingError
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
+HEALTH_SECONDS = 5.0
+"""Timeout of the question whether a lost replica answers again."""
 TRIES = 2
 """How often a replica is asked before it is left out."""
 MOST_CONNECTIONS = 512
+AFTER_A_RESTART = ("/v1/completions",)
+"""Paths of which 404 says that the replica has no adapters: it was started again."""
 START = (
     "Start each with: VLLM_ALLOW_RUNTIME_LORA_UPDATING=True vllm serve MODEL --enable-lora --max-loras 2 "
     "--max-lora-rank RANK --logprobs-mode processed_logprobs"
@@ -58,14 +62,20 @@ class Replicas:
         self._pool.shutdown(cancel_futures=True)
         self._client.close()
 
-    def tell_all(self, path: str, body: dict[str, Any]) -> None:
+    def tell_all(self, path: str, body: dict[str, Any], *, may_refuse: bool = False) -> None:
         """Send a command to each living replica; one that does not answer is left out.
+
+        Args: may_refuse: a refusal is no error, such as of a server that was started again since.
 
         Raises:
             TrainingError: none is left, or one refuses.
         """
         for url in list(self.alive):
-            self._ask(url, path, body)
+            try:
+                self._ask(url, path, body)
+            except TrainingError:
+                if not may_refuse:
+                    raise
         self._require_one()
 
     def ask_all(self, path: str, body: dict[str, Any] | None, read: Callable[[Any], T]) -> dict[str, T]:
@@ -91,7 +101,7 @@ class Replicas:
         """
         for url in list(self.lost):
             try:
-                if self._client.get(url + "/health").status_code != 200:
+                if self._client.get(url + "/health", timeout=HEALTH_SECONDS).status_code != 200:
                     continue
                 prepare(url)
             except (httpx.HTTPError, TrainingError) as error:
@@ -166,6 +176,8 @@ class Replicas:
             if response.status_code < 400:
                 return response
             problem = f"status {response.status_code}: {response.text:.300}"
+            if response.status_code == 404 and path in AFTER_A_RESTART:
+                break
             if response.status_code < 500:
                 raise TrainingError(
                     f"The server {url} refuses {path}: {problem}",

@@ -8,10 +8,8 @@ from __future__ import annotations
 import copy
 import gc
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +73,6 @@ class ResidentModel:
         self._adapters: Any = None
         self._base_digest = ""
         self._digest = ""
-        self._is_asleep = False
-        self._waking = threading.Lock()
         self.syncs = 0
 
     def _start(self, model: Any, settings: VllmConfig) -> Any:
@@ -96,7 +92,6 @@ class ResidentModel:
             "generation_config": "vllm",
             "disable_log_stats": True,
             "seed": 0,
-            "enable_sleep_mode": settings.sleep and not on_cpu,
         }
         if on_cpu:
             # With chunks, a request with a seed of its own fails on a CPU: its generator cannot step back.
@@ -132,7 +127,6 @@ class ResidentModel:
         Raises:
             TrainingError: the weights did not arrive.
         """
-        self._wake()
         digest = weights_digest(model)
         if digest == self._digest:
             return
@@ -155,7 +149,8 @@ class ResidentModel:
                 self._sync_adapters(model)
             else:
                 self._sync_base(merged(model))
-            self.llm.reset_prefix_cache()
+            if not self.llm.reset_prefix_cache():
+                raise RuntimeError("requests are still running, whose cache is of the weights before")
 
     def _sync_base(self, model: Any) -> None:
         weights = list(base_weights(model))
@@ -200,29 +195,10 @@ class ResidentModel:
             )
             for request in requests
         ]
-        self._wake()
         prompts = [request.tokens for request in requests]
         with _guarded("generate"):
             outputs = engine_thread().generate(self.llm, prompts, parameters, self._adapters)
         return [_generation(output.outputs[0]) for output in outputs]
-
-    def sleep(self) -> None:
-        """Move the weights to the memory of the CPU and drop the cache, until the next call; on a GPU alone.
-
-        Raises:
-            TrainingError: vLLM failed.
-        """
-        if not self._is_asleep:
-            self._is_asleep = True
-            with _guarded("free its memory"), quiet():
-                engine_thread().call(partial(self.llm.sleep, level=1))
-
-    def _wake(self) -> None:
-        with self._waking:
-            if self._is_asleep:
-                with _guarded("take its memory again"), quiet():
-                    engine_thread().call(self.llm.wake_up)
-                self._is_asleep = False
 
     def close(self) -> None:
         """End this vLLM and free its memory."""

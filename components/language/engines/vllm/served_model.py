@@ -116,7 +116,7 @@ class ServedModel:
         save_adapters(model, path)
         self._replicas.tell_all("/v1/load_lora_adapter", {"lora_name": self._name, "lora_path": str(path)})
         if old_name != self._base:
-            self._replicas.tell_all("/v1/unload_lora_adapter", {"lora_name": old_name})
+            self._replicas.tell_all("/v1/unload_lora_adapter", {"lora_name": old_name}, may_refuse=True)
             shutil.rmtree(self._directory / old_name)
 
     def _prepare(self, expected: Tensor, url: str) -> None:
@@ -171,9 +171,6 @@ class ServedModel:
             for request in requests
         ]
         return self._replicas.ask_each(COMPLETIONS, bodies, _generation)
-
-    def sleep(self) -> None:
-        """Do nothing: the servers have memory of their own."""
 
     def close(self) -> None:
         """Remove this model's adapters from the servers, and close the connections."""

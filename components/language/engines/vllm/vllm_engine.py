@@ -41,9 +41,6 @@ class ModelHost(Protocol):
             TrainingError: vLLM failed.
         """
 
-    def sleep(self) -> None:
-        """Free the memory of a GPU until the next call of another method, if it is in this process."""
-
     def close(self) -> None:
         """Free what it holds."""
 
