@@ -1,4 +1,4 @@
-"""The config section `data`: the offline trajectories that `dreamgym collect` records."""
+"""The config section `data`: the offline trajectories that are recorded or imported."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ from pydantic import Field
 from components.config.reading.config_values import Seed
 from components.config.reading.section import Section
 
+SECRETS = [
+    r"\bsk-[A-Za-z0-9_-]{16,}",
+    r"\bAKIA[0-9A-Z]{16}\b",
+    r"\bgh[pousr]_[A-Za-z0-9]{30,}",
+    r"(?i)\bbearer\s+([A-Za-z0-9._~+/-]{16,}=*)",
+    r"""(?i)\b(?:api[_-]?key|password|passwd|secret|access[_-]?token)["']?\s*[=:]\s*["']?([^\s"',}\[]{6,})""",
+]
+"""Default of `data.mask`: keys of common services, and what is called a key, a password or a secret."""
+
 
 class DataConfig(Section):
-    """The offline trajectories that `dreamgym collect` records."""
+    """The offline trajectories that `dreamgym collect` records and `dreamgym import` takes from logs."""
 
     max_text_chars: ClassVar[int] = 4000
     """Longest text that validation accepts, in characters."""
@@ -40,6 +49,11 @@ class DataConfig(Section):
     families: list[str] = Field(
         default_factory=list,
         description="Task families that models and policies train on (transfer to the others); empty: all.",
+    )
+    mask: list[str] = Field(
+        default_factory=lambda: list(SECRETS),
+        description="Regular expressions of secrets in imported logs: what they find, or their group, is "
+        "replaced by [masked].",
     )
     quarantine_share: float = Field(
         0.02, ge=0, le=1, description="Share of invalid rows above which validation stops the run."

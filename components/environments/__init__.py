@@ -15,6 +15,7 @@ ADAPTERS = {
     "browser": "components.environments.browser.adapter:BrowserAdapter",
     "gymnasium": "components.environments.gymnasium.adapter:GymnasiumAdapter",
     "openenv": "components.environments.openenv.adapter:OpenEnvAdapter",
+    "recorded": "components.environments.recorded.adapter:RecordedAdapter",
 }
 """Value of `environment.name` -> module and class.
 

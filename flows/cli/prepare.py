@@ -104,6 +104,74 @@ def _print_collected(page: Output, collected: Collected) -> None:
     page.put(dvc_hash=version.hash, files=version.files, bytes=version.size)
 
 
+@verbs.command("import")
+def import_command(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE... [KEY=VALUE]...",
+            help="JSON Lines, plain or .gz, or directories of them; then overrides of the config.",
+        ),
+    ],
+    form: Annotated[
+        Literal["openai"], typer.Option("--as", help="What the records are: lists of messages.")
+    ] = "openai",
+    world: Annotated[
+        Literal["recorded", "own", "gymnasium", "openenv"],
+        typer.Option(help="The environment that they are of; recorded: no live world is at hand."),
+    ] = "recorded",
+    outcome: Annotated[
+        str,
+        typer.Option(
+            help="field:PATH, last:PATTERN (found in the last observation: success) or unknown. Default: the "
+            "usual fields, such as success, reward or metadata.success."
+        ),
+    ] = "",
+    success: Annotated[float, typer.Option(help="Least number that is a success.")] = 1.0,
+    held_out: Annotated[
+        float, typer.Option(min=0.0, max=0.45, help="Share of tasks for fidelity, and again for tests.")
+    ] = 0.1,
+    behaviour: Annotated[
+        Literal["expert", "noisy", "near_miss", "random", "policy"], typer.Option(help="Who acted.")
+    ] = "policy",
+    cut: Annotated[
+        bool, typer.Option("--cut", help="Cut texts that are too long; default: leave their episodes out.")
+    ] = False,
+    json_file: JsonFile = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Import logs of an agent as trajectories, and version them with DVC.
+
+    Secrets are masked (data.mask). Episodes without a known outcome keep it unknown: their last step is left
+    out. Copies, and episodes that are the beginning of a longer one, count once. What was left out is in
+    .dreamgym/import/skipped.jsonl. The previous data of that world stays in DVC's cache.
+
+    Examples:
+
+        dreamgym import agent.jsonl
+
+        dreamgym import logs/ --outcome field:metadata.reward --success 0.5
+
+        dreamgym import agent.jsonl.gz --outcome 'last:(?i)task completed' 'data.mask=[tok_\\w+]'
+    """
+    with report_failures(debug), output(json_file) as page:
+        overrides = [text for text in arguments if "=" in text and not Path(text).exists()]
+        files = [Path(text) for text in arguments if text not in overrides]
+        settings, workspace = load_settings(config, overrides, root)
+        from flows.checks.preflight import complete_data, require_repository
+        from flows.cli.tables.import_table import print_imported
+
+        require_repository(workspace)
+        check_machine(workspace)
+        complete_data(workspace, print_status)
+        from flows.jobs.import_logs import ImportOptions, import_logs
+
+        options = ImportOptions(world, outcome, success, held_out, behaviour, cut)
+        print_imported(page, import_logs(files, settings, workspace, options, print_status), world)
+
+
 @verbs.command()
 def validate(
     overrides: Overrides = None,

@@ -204,12 +204,17 @@ def write(
         for name, own in episodes.items():
             write_transitions(staged.trajectories(name), [step for episode in own for step in episode.steps])
         write_json(staged.settings, recorded_settings(config))
-        _move_files(staged.root, layout.root)
+        move_files(staged.root, layout.root)
     finally:
         shutil.rmtree(staged.root, ignore_errors=True)
 
 
-def _move_files(staged: Path, target: Path) -> None:
+def move_files(staged: Path, target: Path) -> None:
+    """Rename all files of `staged` into place below `target`.
+
+    Raises:
+        DataError: the disk refuses.
+    """
     files = [file.relative_to(staged) for file in staged.rglob("*") if file.is_file()]
     try:
         for file in files:
@@ -230,5 +235,5 @@ def recorded_settings(config: Config) -> dict[str, dict[str, Any]]:
     """Return the part of the config that the recorded games and episodes depend on."""
     return {
         "environment": config.environment.decisive(),
-        "data": config.data.model_dump(exclude={"quarantine_share"}),
+        "data": config.data.model_dump(exclude={"quarantine_share", "mask"}),
     }

@@ -46,9 +46,10 @@ NEEDED = {"gymnasium": "factory", "openenv": "url", "own": "adapter"}
 class EnvironmentConfig(Section):
     """The real environment, and the size of its worlds."""
 
-    name: Literal["alfworld", "webshop", "browser", "gymnasium", "openenv", "own"] = Field(
+    name: Literal["alfworld", "webshop", "browser", "gymnasium", "openenv", "own", "recorded"] = Field(
         "alfworld",
-        description="Adapter in components/environments; own: the adapter in environment.own.adapter.",
+        description="Adapter in components/environments; own: the adapter in environment.own.adapter; "
+        "recorded: imported logs without a live world.",
     )
     games: Literal["generated", "official"] = Field(
         "generated",

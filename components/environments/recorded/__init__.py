@@ -1,0 +1,1 @@
+"""Imported logs: a world that nobody can play in."""

@@ -1,0 +1,1 @@
+"""Logs of other programs as tasks and trajectories: one module a format, and what all formats share."""

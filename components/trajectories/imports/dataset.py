@@ -1,0 +1,208 @@
+"""Logged episodes as tasks and transitions, divided into training, fidelity and test tasks.
+
+- A task is an instruction with what was seen first. All its episodes are in one split, which the hash of the
+  task decides: a log that grows keeps its splits.
+- Episodes that occur again, or are the beginning of a longer one, count once: a log of calls has the whole
+  conversation in each call.
+- The last step of an episode without a known outcome is left out. Nobody knows whether it was rewarded; that
+  the steps before it did not end the episode is known.
+- A success that ends with the agent's action has `END` as its last state: no world answered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from components.errors import DataError
+from components.records import TEST, TRAIN, Task, Transition, is_storable
+from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped, Unusable
+
+END = "The episode is over."
+"""Next state of an action that the log ends with."""
+SPLITS = ("train", "fidelity", "test")
+SHORTER_COPY = "a copy, or the beginning of a longer episode"
+LONG_TEXT = "a text that is too long"
+ONE_STEP = "one step, of which nobody knows the outcome"
+
+
+@dataclass
+class Imported:
+    """What a log became.
+
+    Attributes:
+        tasks: split -> tasks, in the order of the log.
+        transitions: split -> transitions, episode by episode.
+        skipped: what was left out.
+        outcomes: number of episodes by outcome: `success`, `failure`, `unknown`.
+        systems: system texts with the number of their episodes.
+        without_thoughts: number of steps without a thought.
+    """
+
+    tasks: dict[str, list[Task]] = field(default_factory=lambda: {split: [] for split in SPLITS})
+    transitions: dict[str, list[Transition]] = field(default_factory=lambda: {split: [] for split in SPLITS})
+    skipped: list[Skipped] = field(default_factory=list)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    systems: Counter[str] = field(default_factory=Counter)
+    without_thoughts: int = 0
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """How often something was left out, by the kind of reason."""
+        return Counter(skipped.reason for skipped in self.skipped)
+
+
+def build(
+    episodes: Iterable[LoggedEpisode | Skipped],
+    environment: str,
+    *,
+    held_out: float,
+    longest_text: int,
+    behaviour: str = "policy",
+) -> Imported:
+    """Tasks and transitions of `episodes`.
+
+    Args:
+        environment: name of the world.
+        held_out: share of the tasks for fidelity, and again for tests.
+        longest_text: in characters; an episode with a longer one is left out.
+        behaviour: who acted.
+
+    Raises:
+        DataError: nothing is left, or there are too few tasks to hold one out.
+    """
+    imported = Imported()
+    usable: list[LoggedEpisode] = []
+    for episode in episodes:
+        if isinstance(episode, Skipped):
+            imported.skipped.append(episode)
+        else:
+            usable.append(episode)
+    kept = _without_copies(usable, imported)
+    built: list[tuple[Task, list[Transition]]] = []
+    for number, episode in enumerate(kept):
+        try:
+            built.append(_records(episode, number, environment, longest_text, behaviour))
+        except Unusable as problem:
+            imported.skipped.append(Skipped(problem.reason, episode.place, problem.found))
+            continue
+        outcome = "unknown" if episode.success is None else "success" if episode.success else "failure"
+        imported.outcomes[outcome] += 1
+        imported.systems[episode.system] += 1
+        imported.without_thoughts += sum(not step.thought for step in built[-1][1])
+    _divide(built, held_out, imported)
+    return imported
+
+
+def _without_copies(episodes: Sequence[LoggedEpisode], imported: Imported) -> list[LoggedEpisode]:
+    """The episodes that are not the beginning of another one, in their order."""
+    beginnings: set[bytes] = set()
+    kept: list[tuple[int, LoggedEpisode]] = []
+    longest_first = sorted(enumerate(episodes), key=lambda entry: _length(entry[1]), reverse=True)
+    for number, episode in longest_first:
+        hashes = _hashes_of_beginnings(episode)
+        if hashes[-1] in beginnings:
+            imported.skipped.append(Skipped(SHORTER_COPY, episode.place))
+        else:
+            beginnings.update(hashes)
+            kept.append((number, episode))
+    return [episode for _, episode in sorted(kept, key=lambda entry: entry[0])]
+
+
+def _length(episode: LoggedEpisode) -> tuple[int, bool, bool]:
+    """What makes an episode longer than its copies: steps, a last observation, a known outcome."""
+    return len(episode.steps), episode.steps[-1].observation is not None, episode.success is not None
+
+
+def _hashes_of_beginnings(episode: LoggedEpisode) -> list[bytes]:
+    """A hash of the episode up to each action and each observation; the last one is of all of it."""
+    digest = hashlib.sha256(repr((episode.instruction, episode.first_observation)).encode(errors="replace"))
+    hashes = []
+    for step in episode.steps:
+        digest.update(repr((step.thought, step.action)).encode(errors="replace"))
+        hashes.append(digest.digest())
+        if step.observation is not None:
+            digest.update(repr(step.observation).encode(errors="replace"))
+            hashes.append(digest.digest())
+    return hashes
+
+
+def _records(
+    episode: LoggedEpisode, number: int, environment: str, longest_text: int, behaviour: str
+) -> tuple[Task, list[Transition]]:
+    """The task and the transitions of one episode; raises Unusable."""
+    state = _checked(episode.first_observation, "observation", longest_text)
+    instruction = _checked(episode.instruction, "instruction", longest_text)
+    key = hashlib.sha256(f"{instruction}\0{state}".encode()).hexdigest()
+    task = Task(f"{environment}/log/{key[:16]}", environment, TRAIN, instruction, state)
+    steps = episode.steps if episode.success is not None else episode.steps[:-1]
+    if not steps:
+        raise Unusable(ONE_STEP)
+    transitions = []
+    for place, step in enumerate(steps):
+        is_last = place == len(steps) - 1 and episode.success is not None
+        told = step.observation
+        next_state = END if told is None else _checked(told, "observation", longest_text)
+        transitions.append(
+            Transition(
+                task.id,
+                f"{episode.id or episode.place}#{number}",
+                place,
+                state,
+                _checked(step.action, "action", longest_text),
+                next_state,
+                float(is_last and bool(episode.success)),
+                is_last and (bool(episode.success) or told is None),
+                behaviour=behaviour,
+                thought=step.thought if is_storable(step.thought) else "",
+            )
+        )
+        state = next_state
+    return task, transitions
+
+
+def _checked(text: str, what: str, longest: int) -> str:
+    if not text.strip():
+        raise Unusable(f"an empty {what}")
+    if len(text) > longest:
+        raise Unusable(LONG_TEXT, f"{what} of {len(text):,} characters")
+    if not is_storable(text):
+        raise Unusable("a text that is not valid Unicode", what)
+    return text
+
+
+def _divide(built: Sequence[tuple[Task, list[Transition]]], held_out: float, imported: Imported) -> None:
+    """Put each task with its episodes into a split."""
+    tasks = {task.id: task for task, _ in built}
+    if len(tasks) < len(SPLITS):
+        raise DataError(
+            f"The log has {len(tasks)} usable tasks in {len(built)} episodes"
+            + "".join(f"; left out: {reason} ({count})" for reason, count in imported.reasons.most_common(3))
+            + ".",
+            "Expected at least 3 different ones: to train on, to measure fidelity on, and to test on.",
+            "Name the field with the task (see docs/guides/own-logs.md), or add episodes of other tasks.",
+        )
+    by_hash = sorted(tasks, key=_share)
+    split_of = {task_id: _split(_share(task_id), held_out) for task_id in tasks}
+    split_of[by_hash[0]] = "test"
+    if "fidelity" not in split_of.values():
+        split_of[by_hash[1]] = "fidelity"
+    if "train" not in split_of.values():
+        split_of[by_hash[-1]] = "train"
+    for task_id, task in tasks.items():
+        split = split_of[task_id]
+        is_test = split == "test"
+        imported.tasks[split].append(replace(task, split=TEST) if is_test else task)
+    for task, transitions in built:
+        imported.transitions[split_of[task.id]] += transitions
+
+
+def _share(task_id: str) -> float:
+    """A number between 0 and 1 that belongs to the task."""
+    return int(hashlib.sha256(task_id.encode()).hexdigest()[:12], 16) / 16**12
+
+
+def _split(share: float, held_out: float) -> str:
+    return "test" if share < held_out else "fidelity" if share < 2 * held_out else "train"

@@ -1,0 +1,61 @@
+"""An episode as a log tells it, before it becomes a task and transitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LoggedStep:
+    """What the agent wrote, and what came back; `observation` is None where the log ends with the action."""
+
+    thought: str
+    action: str
+    observation: str | None
+
+
+@dataclass(frozen=True)
+class LoggedEpisode:
+    """One episode.
+
+    Attributes:
+        id: of the episode in the log; empty if the log has none.
+        place: where it stands, for messages, such as `agent.jsonl:12`.
+        system: text of the system message; empty if there is none.
+        instruction: what the agent was to do.
+        first_observation: what it saw before its first action.
+        steps: in order; at least one.
+        success: the outcome; None if the log does not tell it.
+    """
+
+    id: str
+    place: str
+    system: str
+    instruction: str
+    first_observation: str
+    steps: tuple[LoggedStep, ...]
+    success: bool | None
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A part of a log that was left out: the kind of reason, its place, and what was found there."""
+
+    reason: str
+    place: str
+    found: str = ""
+
+
+class Unusable(Exception):
+    """Raised by a reader where a record cannot be used: the kind of reason, and what was found."""
+
+    def __init__(self, reason: str, found: object = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.found = shortened(found)
+
+
+def shortened(value: object, limit: int = 80) -> str:
+    """`value` as a short text for messages."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= limit else f"{text[: limit - 20]} ... ({len(text):,} characters)"

@@ -1,0 +1,60 @@
+"""What `dreamgym import` prints: what the logs became, what was left out, and what to type next."""
+
+from __future__ import annotations
+
+from flows.cli.data import COMMIT_HINT
+from flows.jobs.import_logs import SKIPPED, ImportedData
+from flows.printing.output import Output
+from flows.printing.table import Column, Table
+
+
+def print_imported(page: Output, data: ImportedData, world: str) -> None:
+    """Print the tables of an import."""
+    imported = data.imported
+    rows: list[list[str | int]] = [
+        [
+            split,
+            len(imported.tasks[split]),
+            len({step.episode_id for step in imported.transitions[split]}),
+            len(imported.transitions[split]),
+        ]
+        for split in imported.tasks
+    ]
+    columns = [
+        Column("split"),
+        *(Column(name, right=True) for name in ("tasks", "episodes", "transitions")),
+    ]
+    page.table("splits", Table(f"Imported into data/{world}", columns, rows))
+    outcomes = ", ".join(f"{count:,} {name}" for name, count in imported.outcomes.most_common())
+    page.text(f"Outcomes of the episodes: {outcomes}.")
+    steps = sum(map(len, imported.transitions.values()))
+    page.text(
+        f"{imported.without_thoughts:,} of {steps:,} steps have no thought; {data.masked:,} secrets masked."
+    )
+    if imported.reasons:
+        left_out: list[list[str | int]] = [
+            [reason, count] for reason, count in imported.reasons.most_common()
+        ]
+        page.table(
+            "skipped",
+            Table(
+                f"Left out (each with its place in {SKIPPED})",
+                [Column("reason"), Column("count", right=True)],
+                left_out,
+            ),
+        )
+    system, count = imported.systems.most_common(1)[0]
+    if system:
+        page.text(
+            f"{count:,} episodes have the same system message. Give it to the models: "
+            f"environment.description={system[:60]!r}{' ...' if len(system) > 60 else ''}"
+        )
+    page.text(f"DVC hash of data/: {data.version.hash}. {COMMIT_HINT}")
+    page.text(f"Next: dreamgym validate environment.name={world}")
+    page.put(
+        outcomes=dict(imported.outcomes),
+        masked=data.masked,
+        without_thoughts=imported.without_thoughts,
+        system=system,
+        dvc_hash=data.version.hash,
+    )

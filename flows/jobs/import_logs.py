@@ -1,0 +1,153 @@
+"""Imports logs of other programs: reads them, writes tasks and trajectories to `data/`, and versions them.
+
+    dreamgym import agent.jsonl --as openai
+
+All files are written before the first is renamed into place, so a failed import leaves the old data
+unchanged. What was left out is listed in `.dreamgym/import/skipped.jsonl`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+from components.config import Config
+from components.trajectories.dvc.snapshots import Snapshot, push, snapshot
+from components.trajectories.imports.conversations import whole_records
+from components.trajectories.imports.dataset import SPLITS, Imported, build
+from components.trajectories.imports.json_lines import log_files, records
+from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped, Unusable
+from components.trajectories.imports.message_lists import episode_of
+from components.trajectories.imports.outcomes import OutcomeRule, outcome_rule
+from components.trajectories.imports.secrets import Masker
+from components.trajectories.store import DataLayout, write_tasks, write_transitions
+from flows.jobs.collect import STAGED, move_files
+
+SKIPPED = Path(".dreamgym", "import", "skipped.jsonl")
+"""List of what was left out, in the repository."""
+CUT = " ..."
+"""Ends a text that was cut."""
+EPISODES_BETWEEN_REPORTS = 1000
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """How logs are read.
+
+    Attributes:
+        world: name of the environment that they are of.
+        outcome: see `outcome_rule`.
+        success: least number that is a success.
+        held_out: share of the tasks for fidelity, and again for tests.
+        behaviour: who acted: expert, noisy, near_miss, random or policy.
+        cut: cut texts that are too long, instead of leaving their episodes out.
+    """
+
+    world: str = "recorded"
+    outcome: str = ""
+    success: float = 1.0
+    held_out: float = 0.1
+    behaviour: str = "policy"
+    cut: bool = False
+
+
+@dataclass(frozen=True)
+class ImportedData:
+    """What was imported, the number of masked secrets, and the new version of data/."""
+
+    imported: Imported
+    masked: int
+    version: Snapshot
+
+
+def import_logs(
+    paths: Sequence[Path], config: Config, root: Path, options: ImportOptions, report: Report = lambda _: None
+) -> ImportedData:
+    """Replace the data of `options.world` by the episodes of logs, and save it as a new version.
+
+    Raises:
+        ConfigError: the rule of outcomes, or a pattern of secrets, cannot be used.
+        DataError: a file cannot be read or written, or fewer than three tasks are left.
+    """
+    files = log_files(paths)
+    rule = outcome_rule(options.outcome, options.success)
+    masker = Masker(config.data.mask)
+    longest = config.data.max_text_chars
+    episodes = _episodes(files, rule, masker, longest if options.cut else 0, report)
+    imported = build(
+        episodes,
+        options.world,
+        held_out=options.held_out,
+        longest_text=longest,
+        behaviour=options.behaviour,
+    )
+    _write_skipped(root / SKIPPED, imported)
+    layout = DataLayout.of(root, options.world)
+    if any(path.is_file() for path in (root / "data").rglob("*")):
+        report(f"The previous data stays in DVC's cache as {snapshot(root).hash}")
+    _write(layout, imported)
+    version = snapshot(root)
+    push(root)
+    return ImportedData(imported, masker.found, version)
+
+
+def _episodes(
+    files: Sequence[Path], rule: OutcomeRule, masker: Masker, cut_at: int, report: Report
+) -> Iterator[LoggedEpisode | Skipped]:
+    count = 0
+    for entry in whole_records(chain.from_iterable(map(records, files))):
+        if isinstance(entry, Skipped):
+            yield entry
+            continue
+        place, record = entry
+        try:
+            episode = episode_of(record, place, rule, masker.mask)
+        except Unusable as problem:
+            yield Skipped(problem.reason, place, problem.found)
+            continue
+        count += 1
+        if count % EPISODES_BETWEEN_REPORTS == 0:
+            report(f"{count:,} episodes read")
+        yield _cut(episode, cut_at) if cut_at else episode
+
+
+def _cut(episode: LoggedEpisode, limit: int) -> LoggedEpisode:
+    """The episode with its observations cut to `limit` characters."""
+
+    def shorten(text: str) -> str:
+        return text if len(text) <= limit else text[: limit - len(CUT)] + CUT
+
+    steps = tuple(
+        replace(step, observation=None if step.observation is None else shorten(step.observation))
+        for step in episode.steps
+    )
+    return replace(
+        episode,
+        instruction=shorten(episode.instruction),
+        first_observation=shorten(episode.first_observation),
+        steps=steps,
+    )
+
+
+def _write(layout: DataLayout, imported: Imported) -> None:
+    staged = DataLayout(layout.root / STAGED)
+    shutil.rmtree(staged.root, ignore_errors=True)
+    try:
+        for split in SPLITS:
+            write_tasks(staged.tasks(split), imported.tasks[split])
+            write_transitions(staged.trajectories(split), imported.transitions[split])
+        layout.settings.unlink(missing_ok=True)  # of games that were recorded here before
+        move_files(staged.root, layout.root)
+    finally:
+        shutil.rmtree(staged.root, ignore_errors=True)
+
+
+def _write_skipped(path: Path, imported: Imported) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(vars(skipped), ensure_ascii=False) for skipped in imported.skipped]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

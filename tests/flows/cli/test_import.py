@@ -1,0 +1,101 @@
+"""`dreamgym import` in a new repository: from a log to validated data, and the mistakes that people make."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from small_job import ROOT, command_of
+from typer.testing import CliRunner
+
+from components.config import load_config
+from components.environments import make_adapter
+from components.errors import EnvironmentFailure
+from components.records import Task
+from components.trajectories.store import DataLayout, read_tasks, read_transitions
+from flows.cli import app as cli
+
+LOG = ROOT / "examples" / "logs" / "openai.jsonl"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    for command in (
+        ["init", "-q"],
+        ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "--allow-empty", "-m", "new"],
+    ):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q"], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def run(repository, *words):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    return subprocess.run(
+        command_of(*words), cwd=repository, env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_the_example_log_becomes_valid_data(repository):
+    done = run(repository, "import", str(LOG), "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["outcomes"] == {"success": 4, "failure": 2, "unknown": 1} and found["masked"] == 1
+    layout = DataLayout.of(repository, "recorded")
+    names = ("train", "fidelity", "test")
+    tasks = {name: read_tasks(layout.tasks(name)) for name in names}
+    steps = {name: read_transitions(layout.trajectories(name)) for name in names}
+    assert all(tasks[name] and steps[name] for name in names)
+    everything = [step for name in names for step in steps[name]]
+    assert not any("sk-" in step.next_state + step.action for step in everything)
+    assert 'read_file({"path": "notes.txt"})' in {step.action for step in everything}
+    skipped = [json.loads(line) for line in (repository / ".dreamgym/import/skipped.jsonl").open()]
+    assert {entry["reason"] for entry in skipped} == {
+        "a copy, or the beginning of a longer episode",
+        "no reply of an agent",
+        "a line that is not JSON",
+    }
+    checked = run(repository, "validate", "environment.name=recorded")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+    again = run(repository, "import", str(LOG), "--json")
+    assert json.loads(again.stdout)["dvc_hash"] == found["dvc_hash"], "the same log gives the same data"
+    unknown = run(repository, "import", str(LOG), "--outcome", "unknown", "--world", "openenv", "--json")
+    assert json.loads(unknown.stdout)["outcomes"] == {"unknown": 7}
+    assert not any(
+        step.reward or step.done
+        for step in read_transitions(DataLayout.of(repository, "openenv").trajectories("train"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["gone.jsonl"], "There is no file gone.jsonl"),
+        ([str(LOG), "--outcome", "maybe"], "--outcome is 'maybe'. Expected field:PATH"),
+        ([str(LOG), "--outcome", "last:("], "is no regular expression"),
+        ([str(LOG), "data.mask=[(]"], "data.mask has '('"),
+    ],
+    ids=str,
+)
+def test_mistakes_are_named(repository, monkeypatch, words, message):
+    monkeypatch.chdir(repository)
+    done = CliRunner().invoke(cli.app, ["import", *words, "--root", str(repository)])
+    assert done.exit_code, done.output
+    assert message in " ".join(done.output.split())
+    assert not (repository / "data").exists()
+
+
+def test_the_recorded_world_says_what_it_has_not():
+    adapter = make_adapter(load_config(None, ["environment.name=recorded"]).environment)
+    task = Task("recorded/log/1", "recorded", "train", "open the door", "You see a door.")
+    for attempt in (
+        lambda: adapter.open(),
+        lambda: adapter.tasks("train", 1, 0),
+        lambda: adapter.behaviour("expert", task, 0),
+    ):
+        with pytest.raises(EnvironmentFailure, match="recorded, which has logs and no live world"):
+            attempt()

@@ -1,0 +1,87 @@
+"""Logs as files: rotated, compressed, cut off, with lines that are no JSON; secrets in them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from components.config import load_config
+from components.errors import ConfigError, DataError
+from components.trajectories.imports import json_lines
+from components.trajectories.imports.json_lines import BROKEN_LINE, LONG_LINE, log_files, records
+from components.trajectories.imports.logged_episode import Skipped
+from components.trajectories.imports.secrets import Masker
+
+
+def test_rotated_files_are_read_oldest_first(tmp_path):
+    names = ["log.jsonl", "log.jsonl.1", "log.jsonl.10", "log.jsonl.2.gz", "other.json"]
+    for name in names:
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "notes.txt").write_text("no log")
+    assert [path.name for path in log_files([tmp_path])] == [
+        "log.jsonl.10",
+        "log.jsonl.2.gz",
+        "log.jsonl.1",
+        "log.jsonl",
+        "other.json",
+    ]
+
+
+def test_missing_files_and_empty_directories_are_named(tmp_path):
+    with pytest.raises(DataError, match="There is no file .*gone"):
+        log_files([tmp_path / "gone.jsonl"])
+    with pytest.raises(DataError, match="has no JSON Lines file"):
+        log_files([tmp_path])
+
+
+def test_lines_that_are_no_records_are_skipped_with_their_place(tmp_path, monkeypatch):
+    monkeypatch.setattr(json_lines, "MOST_LINE_BYTES", 50)
+    path = tmp_path / "log.jsonl"
+    long = json.dumps({"text": "x" * 200})
+    path.write_text(f'{{"a": 1}}\n\nnot json\n7\n{long}\n[1]\n{{"b": 2')
+    found = list(records(path))
+    assert [entry for entry in found if not isinstance(entry, Skipped)] == [
+        ("log.jsonl:1", {"a": 1}),
+        ("log.jsonl:6", [1]),
+    ]
+    assert [(entry.reason, entry.place) for entry in found if isinstance(entry, Skipped)] == [
+        (BROKEN_LINE, "log.jsonl:3"),
+        (BROKEN_LINE, "log.jsonl:4"),
+        (LONG_LINE, "log.jsonl:5"),
+        (BROKEN_LINE, "log.jsonl:7"),
+    ]
+
+
+def test_a_compressed_file_that_is_cut_off_keeps_its_whole_lines(tmp_path):
+    path = tmp_path / "log.jsonl.gz"
+    lines = "".join(json.dumps({"number": number}) + "\n" for number in range(20_000))
+    path.write_bytes(gzip.compress(lines.encode())[:-2000])
+    found = list(records(path))
+    assert isinstance(found[-1], Skipped) and found[-1].reason == "a compressed file that is cut off"
+    whole = [entry for entry in found if not isinstance(entry, Skipped)]
+    assert len(whole) > 5_000 and whole[9] == ("log.jsonl.gz:10", {"number": 9})
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("use sk-abcdefghijklmnop1234 now", "use [masked] now"),
+        ("Authorization: Bearer abcdefghijklmnop.q", "Authorization: Bearer [masked]"),
+        ('{"api_key": "abc123456"}', '{"api_key": "[masked]"}'),
+        ("password=hunter22 and so on", "password=[masked] and so on"),
+        ("AKIAABCDEFGHIJKLMNOP", "[masked]"),
+        ("the secret of the house", "the secret of the house"),
+        ("put the key on the table", "put the key on the table"),
+    ],
+)
+def test_secrets_are_masked_by_default(text, masked):
+    masker = Masker(load_config().data.mask)
+    assert masker.mask(text) == masked and masker.found == (text != masked)
+
+
+def test_patterns_of_secrets_are_those_of_the_config():
+    assert Masker(load_config(None, [r"data.mask=[room \d+]"]).data.mask).mask("room 12") == "[masked]"
+    with pytest.raises(ConfigError, match=r"data.mask has '\('.*no regular expression"):
+        Masker(["("])
