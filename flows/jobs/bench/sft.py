@@ -41,13 +41,10 @@ def seconds_of_our_finetuning(batch: Batch, settings: RLConfig, passes: int) -> 
     return ends[-1] - ends[WARM_UP - 1]
 
 
-def seconds_of_trls_finetuning(batch: Batch, settings: RLConfig, passes: int, *, packed: bool) -> float:
-    """Return the seconds of `passes` passes of TRL's SFTTrainer over the episodes.
+def seconds_of_trls_finetuning(batch: Batch, settings: RLConfig, passes: int) -> float:
+    """Return the seconds of `passes` passes of TRL's SFTTrainer over the episodes, sorted by length.
 
-    Args:
-        packed: whether it puts episodes one after the other into rows, instead of padding them. Without
-            FlashAttention, which a CPU has not, an episode then also reads those before it in its row: the
-            work differs, the speed is what is measured.
+    Its packing is left out: without FlashAttention, which a CPU has not, it takes several times as long.
     """
     from datasets import Dataset
     from transformers import TrainerCallback
@@ -65,7 +62,7 @@ def seconds_of_trls_finetuning(batch: Batch, settings: RLConfig, passes: int, *,
     with tempfile.TemporaryDirectory() as folder:
         SFTTrainer(
             copy.deepcopy(batch.policy.model),
-            _trl_settings(folder, examples, settings.batch_tokens, passes, packed),
+            _trl_settings(folder, examples, settings.batch_tokens, passes),
             train_dataset=Dataset.from_list([sft_row(example) for example in examples]),
             processing_class=tokenizer,
             callbacks=[Clock()],
@@ -81,18 +78,16 @@ def sft_row(example: Example) -> dict[str, list[int]]:
     }
 
 
-def _trl_settings(folder: str, examples: list[Example], batch_tokens: int, passes: int, packed: bool) -> Any:
+def _trl_settings(folder: str, examples: list[Example], batch_tokens: int, passes: int) -> Any:
     from trl import SFTConfig
 
     longest = max(map(len, examples))
-    rows = 1 if packed else max(1, batch_tokens // longest)
     return SFTConfig(
         folder,
         num_train_epochs=passes + WARM_UP,
-        per_device_train_batch_size=rows,
+        per_device_train_batch_size=max(1, batch_tokens // longest),
         learning_rate=LEARNING_RATE,
-        max_length=max(longest, batch_tokens) if packed else longest,
-        packing=packed,
+        max_length=longest,
         train_sampling_strategy="group_by_length",
         completion_only_loss=True,
         bf16=False,

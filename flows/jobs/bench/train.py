@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +40,11 @@ OURS = "ours"
 TRL = "trl"
 OUR_SFT = "sft_ours"
 TRL_SFT = "sft_trl"
-PACKED_TRL_SFT = "sft_trl_packed"
 LABELS = {
     OURS: "RL update, ours",
     TRL: "RL update, TRL's GRPOTrainer",
     OUR_SFT: "fine-tuning, ours",
     TRL_SFT: "fine-tuning, TRL's SFTTrainer",
-    PACKED_TRL_SFT: "fine-tuning, TRL's SFTTrainer, packed",
 }
 Report = Callable[[str], None]
 """Called with progress messages."""
@@ -64,8 +61,8 @@ def bench_train(
     threads: int,
     report: Report,
 ) -> dict[str, Estimate]:
-    """Return the speeds, and ratios of ours to TRL's: `ratio_vs_trl` of RL updates, `ratio_vs_sft_trl` and
-    `ratio_vs_sft_trl_packed` of fine-tuning.
+    """Return the speeds, and ratios of ours to TRL's: `ratio_vs_trl` of RL updates, `ratio_vs_sft_trl` of
+    fine-tuning.
 
     Raises:
         ConfigError: TRL is not installed.
@@ -82,8 +79,7 @@ def bench_train(
             (OURS, _seconds_of_ours),
             (TRL, seconds_of_trl),
             (OUR_SFT, seconds_of_our_finetuning),
-            (TRL_SFT, partial(seconds_of_trls_finetuning, packed=False)),
-            (PACKED_TRL_SFT, partial(seconds_of_trls_finetuning, packed=True)),
+            (TRL_SFT, seconds_of_trls_finetuning),
         ]
         rounds_work = []
         for number in range(rounds):
@@ -105,7 +101,7 @@ def bench_train(
     }
     confidence = config.evaluation.confidence
     updates = [{name: work[name] for name in (OURS, TRL)} for work in rounds_work]
-    finetuning = [{name: work[name] for name in (OUR_SFT, TRL_SFT, PACKED_TRL_SFT)} for work in rounds_work]
+    finetuning = [{name: work[name] for name in (OUR_SFT, TRL_SFT)} for work in rounds_work]
     return (
         speed_metrics(updates, OURS, confidence)
         | speed_metrics(finetuning, OUR_SFT, confidence)
