@@ -63,7 +63,7 @@ class DataLayout:
         return self.root / "tasks" / f"{name}.parquet"
 
     def trajectories(self, name: str) -> Path:
-        """File of the offline transitions of the `train` or `fidelity` tasks."""
+        """File of the offline transitions of the `train` or `fidelity` tasks; of `test` in imported data."""
         return self.root / "trajectories" / f"{name}.parquet"
 
     @property

@@ -1,7 +1,6 @@
 """The world of imported logs: its tasks and episodes are on record, and no live world is at hand.
 
-dreamgym import agent.jsonl
-dreamgym validate environment.name=recorded
+`dreamgym import agent.jsonl` makes its data, and `dreamgym validate environment.name=recorded` checks it.
 """
 
 from __future__ import annotations

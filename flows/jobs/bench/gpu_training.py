@@ -19,6 +19,7 @@ from flows.jobs.bench.gpu_device import Figures, peak_memory_gb, reset_memory, s
 from flows.jobs.bench.gpu_rollouts import first_prompts, kept_cache_engine
 from flows.jobs.bench.gpu_shapes import LOSS_SHARE, TINY, Shape
 from flows.jobs.bench.sft import sft_row
+from flows.jobs.bench.trl_trainer import QUIET
 
 WARM_UP = 3
 """Updates that are not measured."""
@@ -145,10 +146,7 @@ def _trl_settings(folder: str, shape: Shape, compute: Compute, rows: int, packed
         use_cpu=not on_gpu,
         gradient_checkpointing=shape.lora.rank > 0 and on_gpu,
         completion_only_loss=True,
-        report_to=[],
-        save_strategy="no",
-        logging_strategy="no",
-        disable_tqdm=True,
+        **QUIET,
         dataloader_num_workers=0,
     )
 

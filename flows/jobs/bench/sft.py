@@ -16,6 +16,7 @@ from components.config import RLConfig
 from components.language.training.examples import Example
 from components.language.training.fine_tuning import supervised_finetune
 from flows.jobs.bench.recorded_batch import WARM_UP, Batch
+from flows.jobs.bench.trl_trainer import QUIET
 
 LEARNING_RATE = 1e-6
 
@@ -93,9 +94,6 @@ def _trl_settings(folder: str, examples: list[Example], batch_tokens: int, passe
         bf16=False,
         use_cpu=True,
         gradient_checkpointing=False,
-        report_to=[],
-        save_strategy="no",
-        logging_strategy="no",
-        disable_tqdm=True,
+        **QUIET,
         dataloader_num_workers=0,
     )

@@ -11,6 +11,14 @@ from typing import Any
 from components.config import RLConfig
 from flows.jobs.bench.recorded_batch import WARM_UP, Batch
 
+QUIET: dict[str, Any] = {
+    "report_to": [],
+    "save_strategy": "no",
+    "logging_strategy": "no",
+    "disable_tqdm": True,
+}
+"""Settings of TRL's trainers that write and print nothing, for a measurement."""
+
 
 def seconds_of_trl(batch: Batch, settings: RLConfig, steps: int) -> float:
     """Return the seconds of `steps` optimiser steps of TRL's trainer over the same episodes."""
@@ -57,10 +65,7 @@ def _trl_config(folder: str, batch: Batch, settings: RLConfig, steps: int) -> An
         learning_rate=1e-6,
         bf16=False,
         use_cpu=True,
-        report_to=[],
-        save_strategy="no",
-        logging_strategy="no",
-        disable_tqdm=True,
+        **QUIET,
         gradient_checkpointing=False,
     )
 

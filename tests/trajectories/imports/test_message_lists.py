@@ -12,11 +12,11 @@ from components.trajectories.imports.outcomes import outcome_rule
 RULE = outcome_rule("", 1.0)
 
 
-def said(role, content=None, **fields):
+def turn(role, content=None, **fields):
     return {"role": role, "content": content, **fields}
 
 
-def call(name, arguments="{}", call_id="c1"):
+def tool_call(name, arguments="{}", call_id="c1"):
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
@@ -24,13 +24,17 @@ def read(*messages, **fields):
     return episode_of({"messages": list(messages), **fields}, "log.jsonl:1", RULE)
 
 
-SEEN = said("user", "Open the door.")
+SEEN = turn("user", "Open the door.")
 
 
 def test_tool_calls_are_the_action_and_the_text_beside_them_the_thought():
-    reply = said("assistant", "It may be locked.", tool_calls=[call("open", '{"door": 2}')])
+    reply = turn("assistant", "It may be locked.", tool_calls=[tool_call("open", '{"door": 2}')])
     episode = read(
-        said("system", "A house."), SEEN, reply, said("tool", "It opens.", tool_call_id="c1"), success=True
+        turn("system", "A house."),
+        SEEN,
+        reply,
+        turn("tool", "It opens.", tool_call_id="c1"),
+        success=True,
     )
     assert episode.steps == (LoggedStep("It may be locked.", 'open({"door": 2})', "It opens."),)
     assert (episode.system, episode.instruction, episode.first_observation) == (
@@ -42,8 +46,8 @@ def test_tool_calls_are_the_action_and_the_text_beside_them_the_thought():
 
 
 def test_results_of_parallel_calls_are_in_the_order_of_the_calls():
-    reply = said("assistant", tool_calls=[call("look"), call("listen", call_id="c2")])
-    answers = [said("tool", "Silence.", tool_call_id="c2"), said("tool", "A wall.", tool_call_id="c1")]
+    reply = turn("assistant", tool_calls=[tool_call("look"), tool_call("listen", call_id="c2")])
+    answers = [turn("tool", "Silence.", tool_call_id="c2"), turn("tool", "A wall.", tool_call_id="c1")]
     (step,) = read(SEEN, reply, *answers).steps
     assert (step.action, step.observation) == ("look({}); listen({})", "A wall.\n\nSilence.")
 
@@ -51,39 +55,39 @@ def test_results_of_parallel_calls_are_in_the_order_of_the_calls():
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
-        (said("assistant", "Thought: try it\nAction: open door"), ("try it", "open door")),
-        (said("assistant", "Try it.\nAction: open door\nwith care"), ("Try it.", "open door\nwith care")),
-        (said("assistant", "Action: open door"), ("", "open door")),
-        (said("assistant", "open door"), ("", "open door")),
-        (said("assistant", "<think>hm</think>\nopen door"), ("hm", "open door")),
-        (said("assistant", "open door", reasoning_content="hm"), ("hm", "open door")),
-        (said("assistant", [{"type": "text", "text": "open door"}]), ("", "open door")),
-        (said("assistant", None, function_call={"name": "open", "arguments": ""}), ("", "open({})")),
-        (said("assistant", None, tool_calls=[call("open", "{door: 2}")]), ("", "open({door: 2})")),
+        (turn("assistant", "Thought: try it\nAction: open door"), ("try it", "open door")),
+        (turn("assistant", "Try it.\nAction: open door\nwith care"), ("Try it.", "open door\nwith care")),
+        (turn("assistant", "Action: open door"), ("", "open door")),
+        (turn("assistant", "open door"), ("", "open door")),
+        (turn("assistant", "<think>hm</think>\nopen door"), ("hm", "open door")),
+        (turn("assistant", "open door", reasoning_content="hm"), ("hm", "open door")),
+        (turn("assistant", [{"type": "text", "text": "open door"}]), ("", "open door")),
+        (turn("assistant", None, function_call={"name": "open", "arguments": ""}), ("", "open({})")),
+        (turn("assistant", None, tool_calls=[tool_call("open", "{door: 2}")]), ("", "open({door: 2})")),
         ({"from": "gpt", "value": "open door"}, ("", "open door")),
     ],
     ids=str,
 )
 def test_thought_and_action_of_a_reply(reply, expected):
-    (step,) = read(SEEN, reply, said("user", "It opens.")).steps
+    (step,) = read(SEEN, reply, turn("user", "It opens.")).steps
     assert (step.thought, step.action) == expected
 
 
 def test_a_text_and_the_calls_behind_it_are_one_reply():
-    reply = [said("assistant", "I try it."), said("assistant", None, tool_calls=[call("open")])]
-    (step,) = read(SEEN, *reply, said("tool", "It opens.")).steps
+    reply = [turn("assistant", "I try it."), turn("assistant", None, tool_calls=[tool_call("open")])]
+    (step,) = read(SEEN, *reply, turn("tool", "It opens.")).steps
     assert (step.thought, step.action) == ("I try it.", "open({})")
 
 
 def test_a_log_may_end_with_an_action():
-    steps = read(SEEN, said("assistant", "open"), said("user", "Locked."), said("assistant", "leave")).steps
+    steps = read(SEEN, turn("assistant", "open"), turn("user", "Locked."), turn("assistant", "leave")).steps
     assert [step.observation for step in steps] == ["Locked.", None]
 
 
 def test_a_logged_call_is_its_request_with_its_answer():
     record = {
         "request": {"messages": [SEEN]},
-        "response": {"choices": [{"message": said("assistant", "open")}]},
+        "response": {"choices": [{"message": turn("assistant", "open")}]},
     }
     assert episode_of(record, "x:1", RULE).steps == (LoggedStep("", "open", None),)
 
@@ -93,15 +97,21 @@ def test_a_logged_call_is_its_request_with_its_answer():
     [
         ([], "an empty list of messages"),
         ([SEEN], "no reply of an agent"),
-        ([said("assistant", "open")], "nothing that the agent saw before its first reply"),
+        ([turn("assistant", "open")], "nothing that the agent saw before its first reply"),
         ([SEEN, "hello"], "a message that is no object"),
-        ([SEEN, said("ghost", "boo")], "an unknown role"),
-        ([SEEN, said("assistant", "open"), said("assistant", "close")], "two replies without an observation"),
-        ([SEEN, said("assistant", " ")], "an empty reply"),
-        ([SEEN, said("assistant", None, tool_calls=[{"id": "x"}])], "a tool call without a name"),
-        ([SEEN, said("assistant", None, tool_calls="open")], "tool calls that are no list"),
-        ([said("user", [{"type": "image_url"}]), said("assistant", "open")], "content that is not text"),
-        ([said("user", 3), said("assistant", "open")], "content that is not text"),
+        ([SEEN, turn("ghost", "boo")], "an unknown role"),
+        (
+            [SEEN, turn("assistant", "open"), turn("assistant", "close")],
+            "two replies without an observation",
+        ),
+        ([SEEN, turn("assistant", " ")], "an empty reply"),
+        ([SEEN, turn("assistant", None, tool_calls=[{"id": "x"}])], "a tool call without a name"),
+        ([SEEN, turn("assistant", None, tool_calls="open")], "tool calls that are no list"),
+        (
+            [turn("user", [{"type": "image_url"}]), turn("assistant", "open")],
+            "content that is not text",
+        ),
+        ([turn("user", 3), turn("assistant", "open")], "content that is not text"),
     ],
     ids=str,
 )
@@ -129,11 +139,11 @@ def test_what_cannot_be_used_is_named(messages, reason):
     ids=str,
 )
 def test_usual_fields_tell_the_outcome_and_nothing_else_does(fields, expected):
-    assert read(SEEN, said("assistant", "open"), said("user", "It opens."), **fields).success is expected
+    assert read(SEEN, turn("assistant", "open"), turn("user", "It opens."), **fields).success is expected
 
 
 def test_rules_of_outcomes():
-    record = {"messages": [SEEN, said("assistant", "open"), said("user", "It opens.")], "a": {"b": 0.6}}
+    record = {"messages": [SEEN, turn("assistant", "open"), turn("user", "It opens.")], "a": {"b": 0.6}}
 
     def outcome(rule, threshold=1.0):
         return episode_of(record, "x:1", outcome_rule(rule, threshold)).success
@@ -146,11 +156,11 @@ def test_rules_of_outcomes():
 def test_interleaved_messages_are_put_together():
     lines = [
         ("x:1", {"conversation_id": "a", **SEEN, "timestamp": 3.0}),
-        ("x:2", {"conversation_id": "b", **said("user", "Light the lamp."), "timestamp": 1.0}),
-        ("x:3", {"conversation_id": "a", **said("user", "It opens."), "timestamp": 5.0, "success": True}),
-        ("x:4", {"conversation_id": "a", **said("assistant", "open"), "timestamp": 4.0}),
-        ("x:5", {"conversation_id": "b", **said("assistant", "light"), "timestamp": 2.0}),
-        ("x:6", said("user", "Who am I?")),
+        ("x:2", {"conversation_id": "b", **turn("user", "Light the lamp."), "timestamp": 1.0}),
+        ("x:3", {"conversation_id": "a", **turn("user", "It opens."), "timestamp": 5.0, "success": True}),
+        ("x:4", {"conversation_id": "a", **turn("assistant", "open"), "timestamp": 4.0}),
+        ("x:5", {"conversation_id": "b", **turn("assistant", "light"), "timestamp": 2.0}),
+        ("x:6", turn("user", "Who am I?")),
         Skipped("a line that is not JSON", "x:7"),
         ("x:8", {"messages": [SEEN]}),
     ]
