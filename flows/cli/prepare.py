@@ -116,10 +116,6 @@ def import_command(
     form: Annotated[
         Literal["openai"], typer.Option("--as", help="What the records are: lists of messages.")
     ] = "openai",
-    world: Annotated[
-        Literal["recorded", "own", "gymnasium", "openenv"],
-        typer.Option(help="The environment that they are of; recorded: no live world is at hand."),
-    ] = "recorded",
     outcome: Annotated[
         str,
         typer.Option(
@@ -146,7 +142,7 @@ def import_command(
 
     Secrets are masked (data.mask). Episodes without a known outcome keep it unknown: their last step is left
     out. Copies, and episodes that are the beginning of a longer one, count once. What was left out is in
-    .dreamgym/import/skipped.jsonl. The previous data of that world stays in DVC's cache.
+    .dreamgym/import/skipped.jsonl. The previous data stays in DVC's cache.
 
     Examples:
 
@@ -168,8 +164,8 @@ def import_command(
         complete_data(workspace, print_status)
         from flows.jobs.import_logs import ImportOptions, import_logs
 
-        options = ImportOptions(world, outcome, success, held_out, behaviour, cut)
-        print_imported(page, import_logs(files, settings, workspace, options, print_status), world)
+        options = ImportOptions(outcome, success, held_out, behaviour, cut)
+        print_imported(page, import_logs(files, settings, workspace, options, print_status))
 
 
 @verbs.command()

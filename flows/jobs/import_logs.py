@@ -29,6 +29,8 @@ from flows.jobs.collect import STAGED, move_files
 
 SKIPPED = Path(".dreamgym", "import", "skipped.jsonl")
 """List of what was left out, in the repository."""
+WORLD = "recorded"
+"""Name of the environment of imported logs."""
 CUT = " ..."
 """Ends a text that was cut."""
 EPISODES_BETWEEN_REPORTS = 1000
@@ -40,7 +42,6 @@ class ImportOptions:
     """How logs are read.
 
     Attributes:
-        world: name of the environment that they are of.
         outcome: see `outcome_rule`.
         success: least number that is a success.
         held_out: share of the tasks for fidelity, and again for tests.
@@ -48,7 +49,6 @@ class ImportOptions:
         cut: cut texts that are too long, instead of leaving their episodes out.
     """
 
-    world: str = "recorded"
     outcome: str = ""
     success: float = 1.0
     held_out: float = 0.1
@@ -68,7 +68,7 @@ class ImportedData:
 def import_logs(
     paths: Sequence[Path], config: Config, root: Path, options: ImportOptions, report: Report = lambda _: None
 ) -> ImportedData:
-    """Replace the data of `options.world` by the episodes of logs, and save it as a new version.
+    """Replace the data of `WORLD` by the episodes of logs, and save it as a new version.
 
     Raises:
         ConfigError: the rule of outcomes, or a pattern of secrets, cannot be used.
@@ -81,13 +81,13 @@ def import_logs(
     episodes = _episodes(files, rule, masker, longest if options.cut else 0, report)
     imported = build(
         episodes,
-        options.world,
+        WORLD,
         held_out=options.held_out,
         longest_text=longest,
         behaviour=options.behaviour,
     )
     _write_skipped(root / SKIPPED, imported)
-    layout = DataLayout.of(root, options.world)
+    layout = DataLayout.of(root, WORLD)
     if any(path.is_file() for path in (root / "data").rglob("*")):
         report(f"The previous data stays in DVC's cache as {snapshot(root).hash}")
     _write(layout, imported)

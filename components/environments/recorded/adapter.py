@@ -40,7 +40,6 @@ class RecordedAdapter(PlainAdapter):
 def _refuse(what: str) -> NoReturn:
     raise EnvironmentFailure(
         f"{what}: environment.name is recorded, which has logs and no live world.",
-        "Expected a world that can be played.",
-        "Name the world of these logs, for example environment.name=openenv with its address "
-        "(docs/guides/add-a-world.md), and import the logs with --world openenv.",
+        "Expected a world that can be played: training on imported logs alone is not built yet.",
+        "See docs/guides/own-logs.md for what works with them, docs/guides/add-a-world.md for a live world.",
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from flows.cli.data import COMMIT_HINT
-from flows.jobs.import_logs import SKIPPED, ImportedData
+from flows.jobs.import_logs import SKIPPED, WORLD, ImportedData
 from flows.printing.output import Output
 from flows.printing.table import Column, Table
 
 
-def print_imported(page: Output, data: ImportedData, world: str) -> None:
+def print_imported(page: Output, data: ImportedData) -> None:
     """Print the tables of an import."""
     imported = data.imported
     rows: list[list[str | int]] = [
@@ -24,7 +24,7 @@ def print_imported(page: Output, data: ImportedData, world: str) -> None:
         Column("split"),
         *(Column(name, right=True) for name in ("tasks", "episodes", "transitions")),
     ]
-    page.table("splits", Table(f"Imported into data/{world}", columns, rows))
+    page.table("splits", Table(f"Imported into data/{WORLD}", columns, rows))
     outcomes = ", ".join(f"{count:,} {name}" for name, count in imported.outcomes.most_common())
     page.text(f"Outcomes of the episodes: {outcomes}.")
     steps = sum(map(len, imported.transitions.values()))
@@ -50,7 +50,7 @@ def print_imported(page: Output, data: ImportedData, world: str) -> None:
             f"environment.description={system[:60]!r}{' ...' if len(system) > 60 else ''}"
         )
     page.text(f"DVC hash of data/: {data.version.hash}. {COMMIT_HINT}")
-    page.text(f"Next: dreamgym validate environment.name={world}")
+    page.text(f"Next: dreamgym validate environment.name={WORLD}")
     page.put(
         outcomes=dict(imported.outcomes),
         masked=data.masked,

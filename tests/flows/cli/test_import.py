@@ -63,11 +63,10 @@ def test_the_example_log_becomes_valid_data(repository):
 
     again = run(repository, "import", str(LOG), "--json")
     assert json.loads(again.stdout)["dvc_hash"] == found["dvc_hash"], "the same log gives the same data"
-    unknown = run(repository, "import", str(LOG), "--outcome", "unknown", "--world", "openenv", "--json")
+    unknown = run(repository, "import", str(LOG), "--outcome", "unknown", "--json")
     assert json.loads(unknown.stdout)["outcomes"] == {"unknown": 7}
     assert not any(
-        step.reward or step.done
-        for step in read_transitions(DataLayout.of(repository, "openenv").trajectories("train"))
+        step.reward or step.done for name in names for step in read_transitions(layout.trajectories(name))
     )
 
 
