@@ -45,12 +45,13 @@ def test_numbers_are_those_of_transformers_before_and_after_the_weights_change(f
     for temperature in (1.0, 0.7, 0.0):
         require_numbers_of(model, engine, temperature)
     before = copy.deepcopy(model)
+    syncs = engine.host.syncs
     perturb(model)
     engine = open_engine(model, VOCABULARY, COMPUTE, 0)
     require_numbers_of(model, engine)
     prompt = make_prompts(1)[0]
     assert (plain_logprobs(before, prompt, [20]) - plain_logprobs(model, prompt, [20])).abs() > 0.01
-    assert engine.host.gap < 1e-3 and engine.host.syncs == 2
+    assert engine.host.gap < 1e-3 and engine.host.syncs == syncs + 1
 
 
 def test_unchanged_weights_are_not_sent_again_and_two_models_keep_apart():
