@@ -21,6 +21,9 @@ class CloningConfig(Section):
         description="Behaviours to clone: the successful episodes of an expert, all episodes of the "
         "others. Mistakes in them leave RL more to improve.",
     )
+    only_successes: bool = Field(
+        False, description="Clone successful episodes alone, whoever acted; logs of unknown quality need it."
+    )
     early_experience: Literal["none", "world_modelling", "self_reflection"] = Field(
         "none",
         description="Early Experience (arXiv 2510.08558): also learn from alternatives to the expert's "
@@ -43,3 +46,7 @@ class CloningConfig(Section):
             )
             raise ValueError(f"{problem} has episodes of others. Expected behaviours: [expert]")
         return self
+
+    def needs_success(self, behaviour: str) -> bool:
+        """Whether an episode of `behaviour` is cloned only if it succeeded."""
+        return self.only_successes or behaviour == "expert"

@@ -287,6 +287,9 @@ class Adapter(
     An adapter inherits it, writes the core, and redefines the methods of the capabilities that its world has.
     """
 
+    is_live: bool = True
+    """Whether the world can be played; False: there are only records of its tasks and episodes."""
+
 
 WITH_DEFAULT = tuple(base for base in Adapter.__bases__ if base is not Protocol)
 WITHOUT_DEFAULT = (ValidationSplit, Judging, Grounding)

@@ -7,6 +7,7 @@ with the real answer: its text, its facts, its reward. Nothing here trains the m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -37,6 +38,7 @@ class Judgement:
         refused: the real world did not carry out the action.
         malformed: the action is no command of the world.
         reward, predicted_reward: 0 or 1.
+        confidence: probability that the model gives to its whole answer, token by token; NaN: not recorded.
 
     For the axes (`components/evaluation/metrics/judge_axes.py`):
         predicted_changed: facts that the prediction changed.
@@ -65,6 +67,7 @@ class Judgement:
     predicted_changed: int = 0
     same_event: bool = True
     contradicted_sure: int = 0
+    confidence: float = math.nan
 
 
 def judge_predictions(
@@ -102,7 +105,10 @@ def _judge_batch(
             }
         )
         judgements += [
-            judge_answer(adapter, episodes[row].up_to(number), step, answers[row])
+            replace(
+                judge_answer(adapter, episodes[row].up_to(number), step, answers[row]),
+                confidence=math.exp(sum(batch.written[row].logprobs)),
+            )
             for row, step in steps.items()
         ]
         batch.advance({row: (step.action, step.next_state) for row, step in steps.items()})

@@ -6,6 +6,7 @@ The same text takes more tokens in a pretrained model's vocabulary than in the s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from components.config import Config
 from components.errors import ConfigError
@@ -35,20 +36,49 @@ def require_answer_limits(
         experience: vocabulary of the experience model, and the episodes that it learns.
         policy: vocabulary of the policy, and the episodes that it clones.
     """
+    for key, lengths in answer_lengths(config, experience=experience, policy=policy).items():
+        _require_limit(key, limit_of(config, key), lengths)
+
+
+def answer_lengths(
+    config: Config,
+    *,
+    experience: tuple[Vocabulary, Sequence[Trajectory]],
+    policy: tuple[Vocabulary, Sequence[Trajectory]],
+) -> dict[str, list[int]]:
+    """Return key of a limit -> tokens of the recorded answers, as `require_answer_limits` gets them."""
     vocabulary, episodes = experience
     world = world_format(vocabulary, config.experience_model)
     answers = [
         len(world.answer(recorded_answer(step))) for episode in _sample(episodes) for step in episode.steps
     ]
-    _require_limit("experience_model.max_new_tokens", config.experience_model.max_new_tokens, answers)
     vocabulary, episodes = policy
     agent = agent_format(vocabulary)
     replies = [
         len(agent.reply(step.thought, step.action)) for episode in _sample(episodes) for step in episode.steps
     ]
-    limits = {"dream": config.rl.dream, "real": config.rl.real, "baseline": config.rl.baseline}
-    for stage, settings in limits.items():
-        _require_limit(f"rl.{stage}.max_new_tokens", settings.max_new_tokens, replies)
+    return {"experience_model.max_new_tokens": answers} | {
+        f"rl.{stage}.max_new_tokens": replies for stage in ("dream", "real", "baseline")
+    }
+
+
+def limit_of(config: Config, key: str) -> int:
+    """Return the value of a limit, such as `rl.dream.max_new_tokens`."""
+    value: Any = config
+    for name in key.split("."):
+        value = getattr(value, name)
+    return int(value)
+
+
+def cuts_too_much(limit: int, lengths: Sequence[int]) -> bool:
+    """Return True if `limit` cuts more than `MAX_CUT_SHARE` of answers with `lengths` tokens."""
+    return sum(length > limit for length in lengths) > MAX_CUT_SHARE * len(lengths)
+
+
+def sufficient_limit(lengths: Sequence[int]) -> int:
+    """Return a limit that cuts at most `MAX_CUT_SHARE` of `lengths`, with headroom, a multiple of 8."""
+    needed = sorted(lengths)[min(len(lengths) - 1, int((1 - MAX_CUT_SHARE) * len(lengths)))]
+    return 8 * -(-int(HEADROOM * needed) // 8)
 
 
 def _sample(episodes: Sequence[Trajectory]) -> Sequence[Trajectory]:
@@ -57,14 +87,12 @@ def _sample(episodes: Sequence[Trajectory]) -> Sequence[Trajectory]:
 
 def _require_limit(key: str, limit: int, lengths: Sequence[int]) -> None:
     """Raise ConfigError if more than `MAX_CUT_SHARE` of `lengths` exceed `limit`."""
-    cut = sum(length > limit for length in lengths)
-    if cut <= MAX_CUT_SHARE * len(lengths):
+    if not cuts_too_much(limit, lengths):
         return
-    needed = sorted(lengths)[min(len(lengths) - 1, int((1 - MAX_CUT_SHARE) * len(lengths)))]
-    enough = 8 * -(-int(HEADROOM * needed) // 8)
+    cut = sum(length > limit for length in lengths)
     raise ConfigError(
         f"{key}={limit} would cut {cut / len(lengths):.1%} of the recorded answers: in this model's tokens "
         f"the longest has {max(lengths)}.",
         f"Expected a limit that cuts at most {MAX_CUT_SHARE:.1%}.",
-        f"Set {key}={enough}.",
+        f"Set {key}={sufficient_limit(lengths)}.",
     )

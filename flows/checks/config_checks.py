@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from components.config import Config, PretrainPhase
+from components.config import CloningConfig, Config, PretrainPhase
 from components.config.migration import migrate, migrate_pretrain
+from components.environments import make_adapter
 from components.errors import ConfigError, DataError
 from components.experience.retrieval.encoders import encoder_identity
 from components.files import parse_json, read_text
@@ -229,8 +230,12 @@ def _require_recorded_settings(
 def _require_enough_data(root: Path, config: Config, training: bool) -> None:
     """Raise ConfigError if the config asks for more tasks or episodes than were recorded.
 
-    Without this check a run would silently use fewer, play a task twice, or fail at its end.
+    Without this check a run would silently use fewer, play a task twice, or fail at its end. Of imported logs
+    a run uses what there is; they must have a success.
     """
+    if not make_adapter(config.environment).is_live:
+        _require_logged_success(root, config)
+        return
     layout = DataLayout.of(root, config.environment.name)
     limits = [
         ("evaluation.tasks", config.evaluation.tasks, _task_count(layout.tasks("test")), "held-out tasks")
@@ -238,7 +243,7 @@ def _require_enough_data(root: Path, config: Config, training: bool) -> None:
     if training:
         fidelity_tasks = _task_count(layout.tasks("fidelity"))
         train_tasks = _task_count(layout.tasks("train"))
-        episodes = _episode_count(layout, config.cloning.behaviours)
+        episodes = _episode_count(layout, config.cloning)
         limits += [
             ("fidelity.tasks", config.fidelity.tasks, fidelity_tasks, "tasks to measure fidelity on"),
             ("fidelity.policy_tasks", config.fidelity.policy_tasks, train_tasks, "training tasks"),
@@ -260,8 +265,20 @@ def _task_count(path: Path) -> int:
     return len(read_tasks(path)) if path.is_file() else sys.maxsize
 
 
-def _episode_count(layout: DataLayout, behaviours: Sequence[str]) -> int:
-    """Return the number of training episodes of `behaviours`; of an expert only successful ones.
+def _require_logged_success(root: Path, config: Config) -> None:
+    """Raise ConfigError if no episode of the imported logs can be cloned."""
+    layout = DataLayout.of(root, config.environment.name)
+    if _episode_count(layout, config.cloning) == 0:
+        raise ConfigError(
+            f"{layout.root.relative_to(root)} has no episode to clone: none that is known as a success, or "
+            f"none of {' or '.join(config.cloning.behaviours)}.",
+            "Expected at least one. A dream learns from successes what is rewarded.",
+            "Say how a success is told: dreamgym import FILE --outcome field:PATH or --outcome last:PATTERN.",
+        )
+
+
+def _episode_count(layout: DataLayout, settings: CloningConfig) -> int:
+    """Return the number of training episodes that can be cloned.
 
     No limit if a file or column is missing, which validation reports.
     """
@@ -273,7 +290,8 @@ def _episode_count(layout: DataLayout, behaviours: Sequence[str]) -> int:
         return sys.maxsize
     steps = columns.table.to_pandas(ignore_metadata=True)
     episodes = steps.groupby("episode_id").agg(behaviour=("behaviour", "first"), reward=("reward", "max"))
-    usable = episodes["behaviour"].isin(list(behaviours)) & (
-        (episodes["behaviour"] != "expert") | (episodes["reward"] == 1)
+    needs_success = (episodes["behaviour"] == "expert") | settings.only_successes
+    usable = episodes["behaviour"].isin(list(settings.behaviours)) & (
+        ~needs_success | (episodes["reward"] == 1)
     )
     return int(usable.sum())

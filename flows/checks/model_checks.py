@@ -46,23 +46,54 @@ def check_models(root: Path, config: Config) -> ModelCheck | None:
         ConfigError: a stage cannot use the architecture, episodes are too long for the model, or the GPU is
             too small.
     """
-    from components.language.checkpoint_files.inspection import inspect_model
     from components.language.compute import compute_of
     from components.language.gpu_memory import require_gpu_memory
-    from components.language.pretrained.model_directory import find_model
 
     layout = DataLayout.of(root, config.environment.name)
+    models = _inspect_models(layout, config)
+    if models is None:
+        return None
+    policy, experience = models
+    require_gpu_memory(config, compute_of(config), policy.weights, experience.weights)
+    doubts = _check_lengths(layout, config, policy, experience)
+    _check_answer_limits(layout, config, policy, experience)
+    return ModelCheck(policy, experience, tuple(doubts))
+
+
+def _inspect_models(layout: DataLayout, config: Config) -> tuple[Inspection, Inspection] | None:
+    """Return what the policy and the experience model start from; None if the data has no backbone yet."""
+    from components.language.checkpoint_files.inspection import inspect_model
+    from components.language.pretrained.model_directory import find_model
+
     name = config.backbone.path
     policy_path = find_model(name).directory if name else layout.backbone
     if not policy_path.is_dir():
         return None
     policy = inspect_model(policy_path, config.backbone.format)
     own_path = config.experience_model.path
-    experience = inspect_model(find_model(own_path).directory, config.backbone.format) if own_path else policy
-    require_gpu_memory(config, compute_of(config), policy.weights, experience.weights)
-    doubts = _check_lengths(layout, config, policy, experience)
-    _check_answer_limits(layout, config, policy, experience)
-    return ModelCheck(policy, experience, tuple(doubts))
+    if not own_path:
+        return policy, policy
+    return policy, inspect_model(find_model(own_path).directory, config.backbone.format)
+
+
+def recorded_answer_lengths(root: Path, config: Config) -> dict[str, list[int]]:
+    """Return key of a token limit -> tokens of the recorded answers that it applies to.
+
+    Empty if the data or its backbone is missing, or if there is no valid episode.
+    """
+    from flows.checks.answer_limits import answer_lengths
+
+    layout = DataLayout.of(root, config.environment.name)
+    models = _inspect_models(layout, config)
+    episodes = _recorded_episodes(layout, config)["train"]
+    if models is None or not episodes:
+        return {}
+    policy, experience = models
+    return answer_lengths(
+        config,
+        experience=(experience.vocabulary, _experience_model_episodes(episodes, config)),
+        policy=(policy.vocabulary, _episodes_to_clone(episodes, config)),
+    )
 
 
 def _check_lengths(
@@ -157,7 +188,7 @@ def _episodes_to_clone(episodes: Sequence[Trajectory], config: Config) -> list[T
         episode
         for episode in episodes
         if episode.steps[0].behaviour in config.cloning.behaviours
-        and (episode.success or episode.steps[0].behaviour != "expert")
+        and (episode.success or not config.cloning.needs_success(episode.steps[0].behaviour))
     ]
     return usable[: config.cloning.demonstrations]
 

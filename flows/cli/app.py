@@ -7,12 +7,13 @@ commands, after `flows.settings.prepare`, so that `--help` is quick and the sett
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from components.child_processes import end_with_parent
-from flows.cli import bench, comparisons, evaluation, operate, prepare, setup, storage, worlds
+from flows.cli import bench, champion, comparisons, evaluation, operate, prepare, setup, storage, worlds
 from flows.cli import data as data_versions
 from flows.cli.command import (
     ConfigFile,
@@ -25,6 +26,7 @@ from flows.cli.command import (
     report_failures,
     show_progress,
 )
+from flows.cli.logs import prepare_run_on_logs
 from flows.printing.output import JsonFile, VerbGroup, open_closed_streams, output
 
 _EPILOG = (
@@ -64,6 +66,18 @@ def main() -> None:
 @app.command()
 def retrain(
     overrides: Overrides = None,
+    logs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--logs",
+            metavar="FILE",
+            help="Import this log of an agent first, and train on it alone; may be given several times. "
+            "The config is then configs/logs.yaml.",
+        ),
+    ] = None,
+    outcome: Annotated[
+        str, typer.Option(help="Of --logs: how a success is told, as in `dreamgym import`.")
+    ] = "",
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Run nothing; print which stages would be reused or run, and why."),
@@ -79,16 +93,23 @@ def retrain(
     real environment, evaluate, promote. Stages with unchanged inputs are reused from earlier runs. In a fresh
     clone the data is pulled first. --dry-run compares each stage with its nearest earlier result.
 
+    With --logs there is no live world: the policy is trained in the dream alone, and nothing is promoted.
+
     Examples:
 
         dreamgym retrain
+
+        dreamgym retrain --logs agent.jsonl
 
         dreamgym retrain --config configs/cpu.yaml seed=1 rl.real.budget=2000
 
         dreamgym retrain --dry-run seed=1
     """
     with report_failures(debug, resumes=True), output(json_file) as page:
-        settings, workspace = prepare_run(config, overrides, root)
+        if logs:
+            settings, workspace = prepare_run_on_logs(page, logs, outcome, config, overrides, root)
+        else:
+            settings, workspace = prepare_run(config, overrides, root)
         from flows.retrain import STEPS
         from flows.retrain import retrain as retrain_flow
 
@@ -106,7 +127,18 @@ def retrain(
         finish_retrain(page, result, time.monotonic() - began)
 
 
-for _commands in (prepare, setup, evaluation, comparisons, bench, operate, storage, worlds, data_versions):
+for _commands in (
+    prepare,
+    setup,
+    evaluation,
+    comparisons,
+    bench,
+    champion,
+    operate,
+    storage,
+    worlds,
+    data_versions,
+):
     app.add_typer(_commands.verbs)
 
 

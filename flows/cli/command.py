@@ -110,6 +110,11 @@ def quick_config(environment: str, root: Path | None) -> Path:
     The file may be missing: `load_settings` reports that.
     """
     file = QUICK if environment == "alfworld" else QUICK.with_name(f"quick-{environment}.yaml")
+    return default_config(file, root)
+
+
+def default_config(file: Path, root: Path | None) -> Path:
+    """Return the path of a config that comes with the repository, such as configs/logs.yaml."""
     return (root or _repository_around(Path.cwd())) / file
 
 
@@ -201,13 +206,16 @@ def show_progress(settings: Config, workspace: Path, debug: bool) -> Iterator[No
 
 
 def finish_retrain(page: Output, result: RetrainResult, seconds: float = 0.0) -> None:
-    """Print a run's results; exit with code 4 if the promotion was refused."""
+    """Print a run's results; exit with code 4 if the promotion was refused.
+
+    Of a run without a live world nothing is promoted, which is no refusal.
+    """
     from components.errors import PROMOTION_REFUSED
     from flows.cli.tables.run_table import print_run
 
     decision = result.decision
-    print_run(page, result.directory, decision.promoted, decision.reason, seconds)
-    if not decision.promoted:
+    print_run(page, result.directory, decision.promoted, decision.reason, seconds, is_live=result.is_live)
+    if result.is_live and not decision.promoted:
         raise typer.Exit(PROMOTION_REFUSED)
 
 

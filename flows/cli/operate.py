@@ -97,49 +97,6 @@ def lineage(
 
 
 @verbs.command()
-def rollback(
-    to: Annotated[
-        str,
-        typer.Option(
-            metavar="VERSION", help="Version to promote again. Default: the champion before the present one."
-        ),
-    ] = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Change nothing; print what would change.")
-    ] = False,
-    overrides: Overrides = None,
-    json_file: JsonFile = None,
-    config: ConfigFile = None,
-    root: Root = None,
-    debug: Debug = False,
-) -> None:
-    """Make an earlier policy the champion again.
-
-    Nothing is deleted. The next promotion moves the alias again.
-
-    Examples:
-
-        dreamgym rollback --dry-run
-
-        dreamgym rollback --to 3
-    """
-    with report_failures(debug), output(json_file) as page:
-        settings, workspace = load_settings(config, overrides, root)
-        from components.tracking.mlflow_adapter.tracker import Tracker
-        from flows.past_runs.rollback import plan_rollback, roll_back
-
-        tracker = Tracker(settings.tracking, workspace)
-        move = plan_rollback(tracker, to)
-        origin = f", made by run {move.run_id}" if move.run_id else ""
-        verb = "would become" if dry_run else "is"
-        if not dry_run:
-            roll_back(tracker, move)
-        model = tracker.model_name("policy")
-        page.text(f"Version {move.after} of {model} {verb} the champion (was {move.before}){origin}.")
-        page.put(model=model, champion=move.after, before=move.before, run=move.run_id, done=not dry_run)
-
-
-@verbs.command()
 def resume(
     run: RunName = "latest",
     dry_run: Annotated[

@@ -196,7 +196,7 @@ def validate(
         from components.trajectories.store import DataLayout, read_tasks
         from components.trajectories.validation import validate as check
         from flows.checks.preflight import ensure_data, version_title
-        from flows.cli.validation_view import print_validation
+        from flows.cli.tables.validation_table import print_validation
 
         check_machine(workspace, versions=False)
         ensure_data(workspace, settings, print_status, backbone=False, versioned=False)

@@ -131,12 +131,16 @@ def score_of(directory: Path, won: dict[str, bool], tasks: list[Task], confidenc
 def policies_of(run: Run, name: str) -> dict[str, Path]:
     """Return the directories of the cloned, dreamed and refined policy of a finished run.
 
+    A run on logs alone has no refined one, and its policies may play in any world.
+
     Raises:
         DataError: there is no such run, it is of another environment, or a stage of it is missing.
     """
     manifest = Manifest.load(find_run(run.root / "runs", name))
     environment = manifest.config.get("environment", {}).get("name", "alfworld")
-    if environment != run.config.environment.name:
+    keys = {stage.name: stage.key for stage in manifest.stages}
+    is_on_logs = "evaluate_on_logs" in keys
+    if environment != run.config.environment.name and not is_on_logs:
         problem = (
             f"Run {manifest.run_id} is of the environment {environment}, this config of "
             f"{run.config.environment.name}."
@@ -146,9 +150,10 @@ def policies_of(run: Run, name: str) -> dict[str, Path]:
             "Expected the same one.",
             f"Give the run's config: --config runs/{manifest.run_id}/config.json",
         )
-    keys = {stage.name: stage.key for stage in manifest.stages}
     policies: dict[str, Path] = {}
     for policy, stage in POLICIES.items():
+        if is_on_logs and stage not in keys:
+            continue
         result = run.store.find(stage, keys[stage]) if stage in keys else None
         if result is None:
             problem = (

@@ -1,4 +1,4 @@
-"""Writes `runs/<id>/policy/`: the run's refined policy as a Hugging Face directory with a model card.
+"""Writes `runs/<id>/policy/`: the run's last policy as a Hugging Face directory with a model card.
 
 Any server of transformers models can load it. `examples/act.py` plays a game with it.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from components.language.adapters import ADAPTER, merge_lora
 from components.language.backbone import load_backbone, save_model
-from components.tracking.stage_store.stage_result import StageResult
 from flows.run.pipeline_run import Run
 
 POLICY = "policy"
@@ -20,12 +21,15 @@ CARD = "README.md"
 
 
 def export_policy(run: Run) -> Path:
-    """Write the refined policy and its card below the run's directory, and return that directory.
+    """Write the last policy and its card below the run's directory, and return that directory.
+
+    It is the refined one, or the dreamed one of a run without a live world.
 
     Adapters are merged into the weights. Weights without adapters are linked to those of the stage where the
     file system allows it, so that they take no more room.
     """
-    source = run.results["sim_to_real"].outputs["policy"]
+    last = run.results.get("sim_to_real") or run.results["synthetic_rl"]
+    source = last.outputs["policy"]
     target = run.directory / POLICY
     write_policy(source, target)
     (target / CARD).write_text(policy_card(run), encoding="utf-8")
@@ -74,8 +78,6 @@ def policy_card(run: Run) -> str:
         ("real interactions spent on training", f"{manifest.costs.real_interactions:,}"),
     ]
     facts = "\n".join(f"| {name} | {value} |" for name, value in rows)
-    evaluated = run.results["evaluate"]
-    rates = "\n".join(_rate_row(evaluated, name) for name in ("cloned", "dreamed", "refined"))
     return f"""---
 library_name: transformers
 pipeline_tag: text-generation
@@ -83,22 +85,56 @@ tags: [dreamgym, agent, {run.config.environment.name}]
 ---
 # A policy trained in a dream
 
-It acts in the environment `{run.config.environment.name}`. It was cloned from recorded episodes, trained by
-RL in a learned model of the environment, and refined in the real one. `dreamgym.json` names its text format
-and its system turn.
+{_training_text(run)}
 
 | | |
 |---|---|
 {facts}
 
-| policy | success on held-out validation games (95 %) | n |
-|---|---|---|
-{rates}
-
-The weights here are those of `refined`. Games, states and rewards are this project's, not a benchmark's.
+{_measured_text(run)}
 """
 
 
-def _rate_row(evaluated: StageResult, policy: str) -> str:
-    rate = evaluated.metrics[f"evaluate/{policy}/success_rate"]
-    return f"| {policy} | {rate['value']:.3f} ({rate['low']:.3f} to {rate['high']:.3f}) | {rate['n']} |"
+def _training_text(run: Run) -> str:
+    verified = "sim_to_real" in run.results
+    last = "refined in the real one" if verified else "and never played in the real one"
+    return (
+        f"It acts in the environment `{run.config.environment.name}`. It was cloned from recorded episodes, "
+        f"trained by RL in a learned model of the environment, {'and ' if verified else ''}{last}. "
+        "`dreamgym.json` names its text format and its system turn."
+    )
+
+
+def _measured_text(run: Run) -> str:
+    """Return what the policy was measured on, as Markdown."""
+    if "evaluate" not in run.results:
+        metrics = run.results["evaluate_on_logs"].metrics
+        rows = "\n".join(
+            f"| {name} | {_rate(metrics[f'logs/{name}/dreamed_success_rate'])} "
+            f"| {_rate(metrics[f'logs/{name}/same_action_rate'])} |"
+            for name in ("cloned", "dreamed")
+        )
+        return f"""**Nothing here was verified in a live world.**
+
+| policy | success in the dream on held-out tasks (95 %), n | logged action taken (95 %), n |
+|---|---|---|
+{rows}
+
+The weights here are those of `dreamed`."""
+    metrics = run.results["evaluate"].metrics
+    rates = "\n".join(
+        f"| {name} | {_rate(metrics[f'evaluate/{name}/success_rate'])} |"
+        for name in ("cloned", "dreamed", "refined")
+    )
+    return f"""| policy | success on held-out validation games (95 %), n |
+|---|---|
+{rates}
+
+The weights here are those of `refined`. Games, states and rewards are this project's, not a benchmark's."""
+
+
+def _rate(rate: Mapping[str, Any]) -> str:
+    """Return a rate with its interval and n."""
+    if not rate["n"]:
+        return "not measured, 0"
+    return f"{rate['value']:.3f} ({rate['low']:.3f} to {rate['high']:.3f}), {rate['n']}"

@@ -8,6 +8,7 @@ from typing import TypedDict
 
 from prefect import get_run_logger
 
+from components.environments import make_adapter
 from components.errors import ConfigError, TrainingError
 from components.experience.dataset import episodes_of_families, select_episodes
 from components.experience.retrieval.encoders import encoder_identity
@@ -17,6 +18,11 @@ from components.records import Task, Trajectory
 from components.trajectories.store import held_out, read_tasks, read_transitions, trajectories
 from flows.run.pipeline_run import Run
 from flows.run.stage import Fingerprint
+
+
+def has_live_world(run: Run) -> bool:
+    """Return True if the run's environment can be played; False if there are only its logs."""
+    return make_adapter(run.config.environment).is_live
 
 
 def policy_backbone(run: Run) -> Path:
@@ -52,25 +58,28 @@ def model_episodes(run: Run, train: Path) -> list[Trajectory]:
 
 
 def episodes_to_clone(run: Run, train: Path, behaviours: Sequence[str]) -> list[Trajectory]:
-    """Return the first `cloning.demonstrations` episodes of `behaviours`; of an expert only successful ones.
+    """Return the first `cloning.demonstrations` episodes of `behaviours`.
+
+    Of an expert, or with `cloning.only_successes`, only successful ones.
 
     Raises:
         TrainingError: there is no such episode.
     """
+    settings = run.config.cloning
     episodes = [
         episode
         for episode in training_episodes(run, train)
         if episode.steps[0].behaviour in behaviours
-        and (episode.success or episode.steps[0].behaviour != "expert")
+        and (episode.success or not settings.needs_success(episode.steps[0].behaviour))
     ]
     if not episodes:
         raise TrainingError(
-            f"The offline data has no episode of {' or '.join(behaviours)} (of an expert: no successful "
-            "one).",
+            f"The offline data has no episode of {' or '.join(behaviours)} (of an expert, or with "
+            "cloning.only_successes: no successful one).",
             "Cloning needs at least one.",
             "Set data.expert=1 and run `dreamgym collect`.",
         )
-    return episodes[: run.config.cloning.demonstrations]
+    return episodes[: settings.demonstrations]
 
 
 def training_tasks(run: Run) -> list[Task]:

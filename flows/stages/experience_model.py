@@ -1,4 +1,4 @@
-"""Step 2: fine-tune the experience model and measure its fidelity on held-out real transitions."""
+"""Steps 2 and 3: fine-tune the experience model, measure its fidelity on held-out transitions; the gate."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 from components.config import Config
 from components.environments import make_adapter
-from components.evaluation.metrics.fidelity_metrics import fidelity_metrics
-from components.evaluation.metrics.intervals import exact_value
+from components.evaluation.metrics.calibration import reliability
+from components.evaluation.metrics.fidelity_metrics import check_gate, fidelity_metrics
+from components.evaluation.metrics.intervals import Estimate, exact_value
 from components.evaluation.metrics.judgements import write_judgements
 from components.evaluation.metrics.retrieval_recall import recall_metrics
 from components.experience.dataset import (
@@ -34,6 +35,7 @@ from components.language.training.examples import Example
 from components.language.training.fine_tuning import supervised_finetune
 from components.language.vocabulary.vocabulary import Vocabulary
 from components.records import TEST, TRAIN, Trajectory
+from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.augmentation.hindsight import hindsight
 from components.trajectories.augmentation.renaming import original_task_id, rename_episodes
 from flows.run.pipeline_run import Run
@@ -82,6 +84,12 @@ def fine_tune_experience_model(run: Run) -> Stage:
         config=config,
         code=__name__,
     )
+
+
+def require_fidelity(run: Run, result: StageResult) -> None:
+    """Raise FidelityGateClosed if single steps of the experience model are not faithful enough."""
+    metrics = {name: Estimate.from_json(entry) for name, entry in result.metrics.items()}
+    check_gate(metrics, run.config.fidelity)
 
 
 def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
@@ -199,5 +207,6 @@ def _measure_fidelity(
     return Outcome(
         {"model": "model", "judgements": "judgements.parquet"},
         metrics,
+        details={"reliability": reliability(judgements)},
         costs={"tokens_generated": model.tokens},
     )

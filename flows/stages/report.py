@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from components.environments import make_adapter
 from components.evaluation.promotion.gate import Decision
@@ -22,13 +24,15 @@ EXAMPLES = 6
 """Dreamed episodes in the report: first those that the real engine does not confirm, then the longest."""
 
 
-def run_report(run: Run, decision: Decision) -> ReportData:
-    """Return the report's data of a finished run of `retrain`."""
+def run_report(run: Run, decision: Decision, unverified: Sequence[str] = ()) -> ReportData:
+    """Return the report's data of a finished run of `retrain`.
+
+    Args:
+        unverified: sentences on what a run without a live world does not know.
+    """
     series: dict[str, list[float]] = {}
     for result in run.results.values():
         series |= series_of(result)
-    replays = json.loads(run.results["check_dreamed"].outputs["replays"].read_text())
-    examples = sorted(replays, key=lambda replay: (replay["confirmed"], -len(replay["steps"])))[:EXAMPLES]
     gate_notes = [note for result in run.results.values() if (note := result.details.get("gate_note", ""))]
     return ReportData(
         run.manifest.run_id,
@@ -36,13 +40,35 @@ def run_report(run: Run, decision: Decision) -> ReportData:
         [entry.model_dump(include={"name", "key", "seconds", "reused"}) for entry in run.manifest.stages],
         series,
         decision.to_json(),
-        [make_adapter(run.config.environment).notice, games_note(run), *gate_notes],
+        [make_adapter(run.config.environment).notice, *_games_notes(run), *gate_notes],
+        unverified,
+        run.results["experience_model"].details.get("reliability", []),
         run.results["synthetic_rl"].details.get("curriculum", []),
-        examples,
+        _examples(run),
         report_head(run.manifest),
         next_commands(run.manifest, run.root, run.results["experience_model"].outputs["model"]),
         run.config.evaluation.confidence,
     )
+
+
+def played_games(run: Run) -> dict[str, dict[str, bool]]:
+    """Return policy -> task id -> success in validation games; empty without a live world."""
+    if "evaluate" not in run.results:
+        return {}
+    outputs = run.results["evaluate"].outputs
+    return {name: json.loads(path.read_text()) for name, path in outputs.items() if name != "tasks"}
+
+
+def _games_notes(run: Run) -> list[str]:
+    return [games_note(run)] if "evaluate" in run.results else []
+
+
+def _examples(run: Run) -> list[dict[str, Any]] | None:
+    """Return dreamed episodes with the real engine's verdict; None without a live world."""
+    if "check_dreamed" not in run.results:
+        return None
+    replays = json.loads(run.results["check_dreamed"].outputs["replays"].read_text())
+    return sorted(replays, key=lambda replay: (replay["confirmed"], -len(replay["steps"])))[:EXAMPLES]
 
 
 def report_head(manifest: Manifest) -> list[tuple[str, str]]:

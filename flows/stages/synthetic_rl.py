@@ -175,7 +175,8 @@ def _keep_rollouts(run: Run, loop: Loop, dreams: DreamPlayer, work: Path) -> OnR
     settings = config.rl.dream
     watch = DreamWatch(
         adapter,
-        interval=min(settings.check_every, settings.iterations),  # a short training is checked at its end
+        # A short training is checked at its end, one without a live world never.
+        interval=min(settings.check_every, settings.iterations) if adapter.is_live else 0,
         max_replays=MAX_REPLAYS_PER_CHECK,
         floor=config.fidelity.min_rollout_agreement,
     )

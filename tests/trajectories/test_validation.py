@@ -20,7 +20,7 @@ from components.errors import DataError
 from components.records import Task, Transition
 from components.trajectories import parquet_file, store
 from components.trajectories.validation import ValidationReport, examples, validate
-from flows.cli.validation_view import print_validation
+from flows.cli.tables.validation_table import print_validation
 from flows.printing.output import Output
 
 LIMIT = DataConfig.max_text_chars

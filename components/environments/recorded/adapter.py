@@ -1,6 +1,6 @@
 """The world of imported logs: its tasks and episodes are on record, and no live world is at hand.
 
-`dreamgym import agent.jsonl` makes its data, and `dreamgym validate environment.name=recorded` checks it.
+`dreamgym import agent.jsonl` makes its data, and `dreamgym retrain --logs agent.jsonl` also trains on it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ class RecordedAdapter(PlainAdapter):
     """A `PlainAdapter` that refuses what needs a live world."""
 
     name = "recorded"
+    is_live = False
+    notice = "This world is a log: nothing in this run was verified in a live world."
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self.config = config
@@ -40,6 +42,6 @@ class RecordedAdapter(PlainAdapter):
 def _refuse(what: str) -> NoReturn:
     raise EnvironmentFailure(
         f"{what}: environment.name is recorded, which has logs and no live world.",
-        "Expected a world that can be played: training on imported logs alone is not built yet.",
+        "Expected a world that can be played.",
         "See docs/guides/own-logs.md for what works with them, docs/guides/add-a-world.md for a live world.",
     )

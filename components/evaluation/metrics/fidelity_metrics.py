@@ -18,7 +18,9 @@ from collections.abc import Callable, Sequence
 
 from components.config import FidelityConfig
 from components.errors import FidelityGateClosed
+from components.evaluation.metrics.calibration import calibration_metrics
 from components.evaluation.metrics.intervals import Estimate, clustered_proportion, proportion
+from components.evaluation.metrics.text_agreement import text_metrics
 from components.experience.real_replay import Replay
 from components.experience.step_judgements import Judgement
 
@@ -47,7 +49,9 @@ def fidelity_metrics(judgements: Sequence[Judgement]) -> Metrics:
 
     For the determined steps, `next_state_exact` is also split by number of changed facts and by world.
     """
-    metrics = _step_metrics(judgements)
+    metrics = _step_metrics(judgements) | text_metrics(judgements) | calibration_metrics(judgements)
+    for name in ("determined", "revealing"):
+        metrics |= text_metrics([j for j in judgements if SPLITS[name](j)], f"/{name}")
     for name, belongs in SPLITS.items():
         metrics |= _step_metrics([j for j in judgements if belongs(j)], f"/{name}")
     for name in (*CHANGE_CLASSES, "held_out_tasks", "held_out_worlds"):

@@ -23,6 +23,8 @@ _PREFIX = "real_"
 _REAL_FIELDS = [field.name for field in dataclasses.fields(Transition) if field.name != "thought"]
 """All but the agent's thought, which the experience model does not see."""
 _JUDGEMENT_FIELDS = [field.name for field in dataclasses.fields(Judgement) if field.name != "transition"]
+_LATER_FIELDS = {"confidence"}
+"""Columns that older tables lack."""
 
 
 def write_judgements(path: Path, judgements: Sequence[Judgement]) -> None:
@@ -44,8 +46,7 @@ def read_judgements(path: Path) -> list[Judgement]:
     """
     frame = read_frame(path)
     expected_columns = {*(_PREFIX + name for name in _REAL_FIELDS), *_JUDGEMENT_FIELDS}
-    if set(frame.columns) != expected_columns:
-        differing_columns = sorted(set(frame.columns) ^ expected_columns)
+    if differing_columns := sorted((set(frame.columns) ^ expected_columns) - _LATER_FIELDS):
         raise DataError(
             f"{path} has different columns: {', '.join(differing_columns)}.",
             "Expected a table of judgements.",
@@ -55,7 +56,7 @@ def read_judgements(path: Path) -> list[Judgement]:
     return [
         Judgement(
             Transition(**{name: row[_PREFIX + name] for name in _REAL_FIELDS}),
-            **{name: row[name] for name in _JUDGEMENT_FIELDS},
+            **{name: row[name] for name in _JUDGEMENT_FIELDS if name in row},
         )
         for row in rows
     ]

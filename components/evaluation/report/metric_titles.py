@@ -20,6 +20,7 @@ GROUPS = {
     "validate": "Validation of the offline data",
     "cost": "Costs",
     "bound": "Theorem 1",
+    "logs": "Held-out logs, and the dream in place of the world",
 }
 """First part of a metric's name -> its group."""
 
@@ -94,6 +95,15 @@ TERMS = {
     "tokens_generated": ("generated tokens", "tokens that policy and experience model generated"),
     "endpoint_prompt_tokens": ("endpoint prompt tokens", "tokens sent to language-model endpoints"),
     "endpoint_completion_tokens": ("endpoint completion tokens", "tokens that endpoints generated"),
+    "normalised_match": (
+        "same text, normalised",
+        "share of predicted states that are the real text without case, punctuation and articles",
+    ),
+    "token_f1": ("token F1", "twice the common tokens of predicted and real states by the tokens of both"),
+    "calibration": (
+        "calibration",
+        "whether the probability that the model gives to its answer says how often the answer is right",
+    ),
     "next_state_exact": (
         "next state exact",
         "share of predicted states that equal the real state word for word",
@@ -125,6 +135,15 @@ TERMS = {
     "rollout_state_agreement": (
         "dreamed states confirmed",
         "share of the dreamed successes' states that equal the real engine's",
+    ),
+    "same_action_rate": (
+        "logged action taken",
+        "share of steps of held-out successful logs at which the policy's most probable action is the logged "
+        "one",
+    ),
+    "unanswered_episodes": (
+        "unanswered episodes",
+        "dreamed episodes that ended because no answer of the dream was accepted",
     ),
     "dreamed_success_rate": (
         "success rate in the dream",

@@ -28,8 +28,10 @@ from components.evaluation.report.run_sections import (
     fidelity_blocks,
     metric_table,
     next_step_blocks,
+    reliability_blocks,
     stage_blocks,
     success_blocks,
+    unverified_blocks,
 )
 
 
@@ -44,6 +46,8 @@ class ReportData:
         series: name -> one value per iteration, such as `synthetic_rl/success_rate`.
         decision: `Decision.to_json()`, empty if there was no decision.
         notes: sentences shown below the success rates.
+        unverified: sentences on what is not known, of a run without a live world; empty for all others.
+        reliability: bins of the experience model's confidence (`calibration.reliability`).
         curriculum: one entry per iteration of RL in the dream (`Curriculum.life`); empty without one.
         examples: dreamed episodes as `experience.replay_record` writes them; None without such a check.
         head: pairs of a name and its text, shown at the top: date, place and inputs of the run.
@@ -57,6 +61,8 @@ class ReportData:
     series: Mapping[str, Sequence[float]] = field(default_factory=dict)
     decision: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    unverified: Sequence[str] = ()
+    reliability: Sequence[Mapping[str, Any]] = ()
     curriculum: Sequence[Mapping[str, Any]] = ()
     examples: Sequence[Mapping[str, Any]] | None = None
     head: Sequence[tuple[str, str]] = ()
@@ -83,7 +89,7 @@ def write_report(run_directory: Path, data: ReportData) -> tuple[Path, Path]:
 
 def summary(data: ReportData) -> str:
     """Return the decision with its conditions, the policies' success rates and the costs as Markdown."""
-    success = success_blocks(data.metrics, data.notes, data.confidence)
+    _, success = _success_section(data)
     return blocks_to_markdown([*decision_blocks(data.decision), *success])
 
 
@@ -92,10 +98,13 @@ def report_sections(data: ReportData, run_directory: Path) -> Iterator[Section]:
     metrics = data.metrics
     confidence = data.confidence
     for title, blocks in (
-        ("Success on held-out real games", success_blocks(metrics, data.notes, confidence)),
+        _success_section(data),
         ("Decision", decision_blocks(data.decision)),
         ("Learning", learning_curves(data.series)),
-        ("Fidelity of the experience model", fidelity_blocks(metrics, confidence)),
+        (
+            "Fidelity of the experience model",
+            [*fidelity_blocks(metrics, confidence), *reliability_blocks(data.reliability)],
+        ),
         ("Dreamed episodes", example_blocks(data.examples)),
         ("Curriculum", curriculum_blocks(data.curriculum, metrics, confidence)),
         ("Costs", metric_table(metrics, COST_METRICS, confidence, with_group=True)),
@@ -106,6 +115,14 @@ def report_sections(data: ReportData, run_directory: Path) -> Iterator[Section]:
     ):
         if blocks:
             yield Section(title, blocks, folded=title.startswith("All "))
+
+
+def _success_section(data: ReportData) -> tuple[str, list[Block]]:
+    """Return title and blocks of the section on success."""
+    if data.unverified:
+        blocks = unverified_blocks(data.metrics, data.unverified, data.notes, data.confidence)
+        return "What is not verified", blocks
+    return "Success on held-out real games", success_blocks(data.metrics, data.notes, data.confidence)
 
 
 def _head(data: ReportData) -> list[Block]:

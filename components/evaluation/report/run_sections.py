@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from components.evaluation.metrics.intervals import proportion
 from components.evaluation.report.blocks import (
     Bar,
     Bars,
@@ -51,6 +52,8 @@ COST_METRICS = rf"{_INTERACTIONS}|cost/.*"
 """Pattern of the metrics in the section on costs."""
 _GATE_METRICS = (
     "next_state_exact(/determined)?",
+    "token_f1(/determined)?",
+    "calibration/(error|auroc)",
     "hallucination_rate(/determined)?",
     "inconsistency_rate",
     "unparsable_rate",
@@ -93,6 +96,20 @@ def success_blocks(metrics: Metrics, notes: Sequence[str], confidence: float) ->
     )
     headers = ["policy", "success", _interval_header(confidence), "games"]
     return [Bars(caption, bars), Table(headers, rows), *note_blocks]
+
+
+def unverified_blocks(
+    metrics: Metrics, unverified: Sequence[str], notes: Sequence[str], confidence: float
+) -> list[Block]:
+    """Return what a run without a live world does not know, and what logs and dream say in its place."""
+    warning = Text(
+        "No live world was at hand: no number here says how often a policy succeeds in reality.",
+        badge="Unverified",
+        good=False,
+    )
+    table = metric_table(metrics, r"logs/.*", confidence)
+    sentences = (*unverified, _tokens_sentence(metrics), *notes)
+    return [warning, *(Text(text) for text in sentences if text), *table]
 
 
 def _success_bars(metrics: Metrics) -> list[Bar]:
@@ -168,6 +185,25 @@ def fidelity_blocks(metrics: Metrics, confidence: float) -> list[Block]:
     )
     pattern = f"fidelity/({'|'.join(_GATE_METRICS)})(/(cloned|dreamed))?"
     return [*metric_table(metrics, pattern, confidence), *([Bars(caption, bars)] if bars else [])]
+
+
+def reliability_blocks(bins: Sequence[Mapping[str, Any]]) -> list[Block]:
+    """Return bars of the share of right answers by confidence; no blocks without bins.
+
+    Args:
+        bins: with `confidence`, `right` and `n`, as `calibration.reliability` returns them.
+    """
+    if not bins:
+        return []
+    bars = []
+    for entry in bins:
+        share = proportion(round(entry["right"] * entry["n"]), entry["n"])
+        bars.append(Bar(f"confidence {entry['confidence']:.3f}", share.value, share.low, share.high, share.n))
+    caption = (
+        "Reliability: the share of right answers (state and reward) in groups of equal size, by the mean "
+        "probability that the model gives to them. In a calibrated model both are the same."
+    )
+    return [Bars(caption, bars)]
 
 
 def _split_in_words(name: str) -> str:

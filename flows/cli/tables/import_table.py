@@ -8,8 +8,8 @@ from flows.printing.output import Output
 from flows.printing.table import Column, Table
 
 
-def print_imported(page: Output, data: ImportedData) -> None:
-    """Print the tables of an import."""
+def print_imported(page: Output, data: ImportedData, *, is_last: bool = True) -> None:
+    """Print the tables of an import. Args: is_last: what to type next is printed, too."""
     imported = data.imported
     rows: list[list[str | int]] = [
         [
@@ -44,17 +44,25 @@ def print_imported(page: Output, data: ImportedData) -> None:
             ),
         )
     system, count = imported.systems.most_common(1)[0]
-    if system:
-        page.text(
-            f"{count:,} episodes have the same system message. Give it to the models: "
-            f"environment.description={system[:60]!r}{' ...' if len(system) > 60 else ''}"
-        )
-    page.text(f"DVC hash of data/: {data.version.hash}. {COMMIT_HINT}")
-    page.text(f"Next: dreamgym validate environment.name={WORLD}")
+    if is_last:
+        _print_next_steps(page, data, system, count)
     page.put(
         outcomes=dict(imported.outcomes),
         masked=data.masked,
         without_thoughts=imported.without_thoughts,
         system=system,
         dvc_hash=data.version.hash,
+    )
+
+
+def _print_next_steps(page: Output, data: ImportedData, system: str, count: int) -> None:
+    """Args: system: the most frequent system text, of `count` episodes; may be empty."""
+    if system:
+        page.text(
+            f"{count:,} episodes have the same system message. Give it to the models: "
+            f"environment.description={system[:60]!r}{' ...' if len(system) > 60 else ''}"
+        )
+    page.text(f"DVC hash of data/: {data.version.hash}. {COMMIT_HINT}")
+    page.text(
+        f"Next: dreamgym validate environment.name={WORLD}, then dreamgym retrain --logs with these files"
     )

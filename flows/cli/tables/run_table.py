@@ -18,12 +18,15 @@ SLOWEST_STAGES = 4
 """Stages whose time the cost table lists."""
 
 
-def print_run(page: Output, directory: Path, promoted: bool, reason: str, wall_seconds: float) -> None:
+def print_run(
+    page: Output, directory: Path, promoted: bool, reason: str, wall_seconds: float, *, is_live: bool = True
+) -> None:
     """Print a run's success rates, costs, promotion decision and next commands.
 
     Args:
         directory: of the run, under runs/.
         reason: of the promotion gate's decision.
+        is_live: whether a live world was played. If not, only logs and the dream have numbers.
     """
     from components.tracking.manifest import Manifest
     from components.tracking.runs import read_metrics
@@ -34,11 +37,16 @@ def print_run(page: Output, directory: Path, promoted: bool, reason: str, wall_s
     confidence = manifest.config.get("evaluation", {}).get("confidence", 0.95)
     games = manifest.evaluation
     split = f" ({games.split} split, draw {games.draw})" if games.split else ""
-    page.table("policies", results_table(metrics, confidence, f"Held-out real games{split}"))
+    results = (
+        results_table(metrics, confidence, f"Held-out real games{split}")
+        if is_live
+        else logs_table(metrics, confidence)
+    )
+    page.table("policies", results)
     page.put(evaluation=games.model_dump(mode="json"))
     columns = [Column("cost"), Column("spent", prose=True)]
     page.table("", Table("", columns, _cost_rows(manifest, wall_seconds), frame=False))
-    verdict = "Promoted." if promoted else "Not promoted."
+    verdict = "Promoted." if promoted else "Not promoted." if is_live else "Not promoted, not verified."
     page.text(f"{verdict} {reason}", style="green" if promoted else "yellow")
     page.text(f"Report: {directory / 'report.html'}")
     for command in version_commands(manifest):
@@ -76,6 +84,28 @@ def results_table(
         agreement = metrics.get(f"fidelity/rollout_agreement/{policy}", {})
         rows.append([policy, *rate_cells(success), with_n(agreement)])
     return Table(title, columns, rows)
+
+
+def logs_table(metrics: Mapping[str, Mapping[str, Any]], confidence: float) -> Table:
+    """Return a row for each policy of a run without a live world: what the dream and held-out logs say.
+
+    Args:
+        confidence: level of the intervals; that of the logged actions is always 95 %.
+    """
+    columns = [
+        Column("policy"),
+        *rate_columns("success in the dream", confidence, "tasks"),
+        Column(f"logged action taken ({level(0.95)})", "same_action", right=True),
+    ]
+    rows = [
+        [
+            policy,
+            *rate_cells(metrics.get(f"logs/{policy}/dreamed_success_rate", {})),
+            with_n(metrics.get(f"logs/{policy}/same_action_rate", {})),
+        ]
+        for policy in POLICIES[:2]
+    ]
+    return Table("Held-out tasks of the logs, in the dream: NOT verified in a live world", columns, rows)
 
 
 def _cost_rows(manifest: Manifest, wall_seconds: float) -> list[list[str]]:

@@ -1,0 +1,68 @@
+"""Prepares `dreamgym retrain --logs`: imports the logs and fits the config to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from components.errors import ConfigError
+from flows.cli.command import check_machine, default_config, load_settings, print_status
+from flows.printing.output import Output
+
+if TYPE_CHECKING:
+    from components.config import Config
+
+LOGS_CONFIG = Path("configs", "logs.yaml")
+
+
+def prepare_run_on_logs(
+    page: Output,
+    logs: Sequence[Path],
+    outcome: str,
+    config: Path | None,
+    overrides: list[str] | None,
+    root: Path | None,
+) -> tuple[Config, Path]:
+    """Import `logs` and return the config and the repository of a run on them, with its settings checked.
+
+    The config is configs/logs.yaml if none is named.
+
+    Raises:
+        ConfigError: the config is of a world that can be played, or does not fit the logs.
+        DataError: a log cannot be read or has too little.
+    """
+    file = config or default_config(LOGS_CONFIG, root)
+    settings, workspace = load_settings(file, overrides, root)
+    from flows.checks.preflight import complete_data, ensure_data, require_repository
+    from flows.cli.tables.import_table import print_imported
+    from flows.jobs.import_logs import WORLD, ImportOptions, import_logs
+
+    if settings.environment.name != WORLD:
+        raise ConfigError(
+            f"--logs with environment.name={settings.environment.name}.",
+            f"Expected {WORLD}: a log does not say how a live world starts its tasks.",
+            f"Leave --config out, name {LOGS_CONFIG}, or set environment.name={WORLD}.",
+        )
+    require_repository(workspace)
+    check_machine(workspace)
+    from flows.checks.config_checks import check_settings, require_backbone, require_device
+
+    require_device(settings)
+    require_backbone(settings)  # a missing model is said before minutes of reading
+    complete_data(workspace, print_status)
+    data = import_logs(logs, settings, workspace, ImportOptions(outcome), print_status)
+    print_imported(page, data, is_last=False)
+    from flows.checks.fit_to_logs import fit_to_logs
+
+    system, _ = data.imported.systems.most_common(1)[0]
+    keys = [text.partition("=")[0] for text in overrides or []]
+    settings, fitted = fit_to_logs(workspace, settings, system, keys)
+    for key, value in fitted.items():
+        shown = repr(value) if len(repr(value)) < 80 else f"{repr(value)[:76]} ..."
+        page.text(f"Set from the logs: {key}={shown}")
+    page.put(fitted=fitted)
+    ensure_data(workspace, settings, print_status, backbone=not settings.backbone.path)
+    check_settings(workspace, settings, file)
+    print_status("Starting (the libraries take some seconds to load) ...")
+    return settings, workspace
