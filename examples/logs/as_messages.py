@@ -10,10 +10,11 @@ import json
 import sys
 from pathlib import Path
 
+from components.records import Trajectory
 from components.trajectories.store import DataLayout, read_tasks, read_transitions, trajectories
 
 
-def messages_of(episode):
+def messages_of(episode: Trajectory) -> list[dict[str, str]]:
     """Return the episode as a conversation: the first state, then replies and what the world answered."""
     messages = [{"role": "user", "content": episode.task.initial_state}]
     for step in episode.steps:
@@ -24,7 +25,7 @@ def messages_of(episode):
     return messages
 
 
-def main(directory):
+def main(directory: str) -> None:
     """Print each episode of `directory`/trajectories/train.parquet."""
     layout = DataLayout(Path(directory))
     episodes = trajectories(read_tasks(layout.tasks("train")), read_transitions(layout.trajectories("train")))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -75,6 +75,10 @@ def retrain(
             "The config is then configs/logs.yaml.",
         ),
     ] = None,
+    form: Annotated[
+        Literal["openai", "otel", "datasets", "steps"],
+        typer.Option("--as", help="Of --logs: what the records are, as in `dreamgym import`."),
+    ] = "openai",
     outcome: Annotated[
         str, typer.Option(help="Of --logs: how a success is told, as in `dreamgym import`.")
     ] = "",
@@ -107,7 +111,10 @@ def retrain(
     """
     with report_failures(debug, resumes=True), output(json_file) as page:
         if logs:
-            settings, workspace = prepare_run_on_logs(page, logs, outcome, config, overrides, root)
+            from flows.jobs.import_logs import ImportOptions
+
+            options = ImportOptions(form, outcome)
+            settings, workspace = prepare_run_on_logs(page, logs, options, config, overrides, root)
         else:
             settings, workspace = prepare_run(config, overrides, root)
         from flows.retrain import STEPS

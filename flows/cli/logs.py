@@ -12,6 +12,7 @@ from flows.printing.output import Output
 
 if TYPE_CHECKING:
     from components.config import Config
+    from flows.jobs.import_logs import ImportOptions
 
 LOGS_CONFIG = Path("configs", "logs.yaml")
 
@@ -19,7 +20,7 @@ LOGS_CONFIG = Path("configs", "logs.yaml")
 def prepare_run_on_logs(
     page: Output,
     logs: Sequence[Path],
-    outcome: str,
+    options: ImportOptions,
     config: Path | None,
     overrides: list[str] | None,
     root: Path | None,
@@ -36,7 +37,7 @@ def prepare_run_on_logs(
     settings, workspace = load_settings(file, overrides, root)
     from flows.checks.preflight import complete_data, ensure_data, require_repository
     from flows.cli.tables.import_table import print_imported
-    from flows.jobs.import_logs import WORLD, ImportOptions, import_logs
+    from flows.jobs.import_logs import WORLD, import_logs
 
     if settings.environment.name != WORLD:
         raise ConfigError(
@@ -51,7 +52,7 @@ def prepare_run_on_logs(
     require_device(settings)
     require_backbone(settings)  # a missing model is said before minutes of reading
     complete_data(workspace, print_status)
-    data = import_logs(logs, settings, workspace, ImportOptions(outcome), print_status)
+    data = import_logs(logs, settings, workspace, options, print_status)
     print_imported(page, data, is_last=False)
     from flows.checks.fit_to_logs import fit_to_logs
 

@@ -110,11 +110,16 @@ def import_command(
         list[str],
         typer.Argument(
             metavar="FILE... [KEY=VALUE]...",
-            help="JSON Lines, plain or .gz, or directories of them; then overrides of the config.",
+            help="Files, plain or .gz, or directories of them; then overrides of the config.",
         ),
     ],
     form: Annotated[
-        Literal["openai"], typer.Option("--as", help="What the records are: lists of messages.")
+        Literal["openai", "otel", "datasets", "steps"],
+        typer.Option(
+            "--as",
+            help="What the records are: lists of messages in JSON Lines, OpenTelemetry spans in JSON, a "
+            "Hugging Face dataset on disk, or steps of Gymnasium or OpenEnv in JSON Lines.",
+        ),
     ] = "openai",
     outcome: Annotated[
         str,
@@ -150,6 +155,8 @@ def import_command(
 
         dreamgym import logs/ --outcome field:metadata.reward --success 0.5
 
+        dreamgym import spans.json --as otel --outcome field:evaluation.success
+
         dreamgym import agent.jsonl.gz --outcome 'last:(?i)task completed' 'data.mask=[tok_\\w+]'
     """
     with report_failures(debug), output(json_file) as page:
@@ -164,7 +171,7 @@ def import_command(
         complete_data(workspace, print_status)
         from flows.jobs.import_logs import ImportOptions, import_logs
 
-        options = ImportOptions(outcome, success, held_out, behaviour, cut)
+        options = ImportOptions(form, outcome, success, held_out, behaviour, cut)
         print_imported(page, import_logs(files, settings, workspace, options, print_status))
 
 

@@ -12,17 +12,14 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 
 from components.config import Config
 from components.trajectories.dvc.snapshots import Snapshot, push, snapshot
-from components.trajectories.imports.conversations import whole_records
 from components.trajectories.imports.dataset import SPLITS, Imported, build
-from components.trajectories.imports.json_lines import log_files, records
-from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped, Unusable
-from components.trajectories.imports.message_lists import episode_of
-from components.trajectories.imports.outcomes import OutcomeRule, outcome_rule
+from components.trajectories.imports.log_formats import LogFormat, logged_episodes
+from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped
+from components.trajectories.imports.outcomes import outcome_rule
 from components.trajectories.imports.secrets import Masker
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.jobs.collect import STAGED, move_files
@@ -42,6 +39,7 @@ class ImportOptions:
     """How logs are read.
 
     Attributes:
+        form: what the records are (`log_formats.py`).
         outcome: see `outcome_rule`.
         success: least number that is a success.
         held_out: share of the tasks for fidelity, and again for tests.
@@ -49,6 +47,7 @@ class ImportOptions:
         cut: cut texts that are too long, instead of leaving their episodes out.
     """
 
+    form: LogFormat = "openai"
     outcome: str = ""
     success: float = 1.0
     held_out: float = 0.1
@@ -74,11 +73,11 @@ def import_logs(
         ConfigError: the rule of outcomes, or a pattern of secrets, cannot be used.
         DataError: a file cannot be read or written, or fewer than three tasks are left.
     """
-    files = log_files(paths)
     rule = outcome_rule(options.outcome, options.success)
     masker = Masker(config.data.mask)
     longest = config.data.max_text_chars
-    episodes = _episodes(files, rule, masker, longest if options.cut else 0, report)
+    logged = logged_episodes(paths, options.form, rule, masker.mask)
+    episodes = _episodes(logged, longest if options.cut else 0, report)
     imported = build(
         episodes,
         WORLD,
@@ -97,18 +96,13 @@ def import_logs(
 
 
 def _episodes(
-    files: Sequence[Path], rule: OutcomeRule, masker: Masker, cut_at: int, report: Report
+    logged: Iterator[LoggedEpisode | Skipped], cut_at: int, report: Report
 ) -> Iterator[LoggedEpisode | Skipped]:
+    """Return the episodes, cut where `cut_at` is not 0, and report how many were read."""
     count = 0
-    for entry in whole_records(chain.from_iterable(map(records, files))):
-        if isinstance(entry, Skipped):
-            yield entry
-            continue
-        place, record = entry
-        try:
-            episode = episode_of(record, place, rule, masker.mask)
-        except Unusable as problem:
-            yield Skipped(problem.reason, place, problem.found)
+    for episode in logged:
+        if isinstance(episode, Skipped):
+            yield episode
             continue
         count += 1
         if count % EPISODES_BETWEEN_REPORTS == 0:

@@ -1,13 +1,12 @@
-"""`dreamgym retrain --logs`: from a log to a report without a live world, and what a person decides after it."""
+"""`dreamgym retrain --logs`: from a log to a report without a live world, and a person's decision."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 from foreign import CHATML, make_checkpoint
-from small_job import command_of, environment_of, make_clone
+from small_job import make_clone, run
 
 from components.tracking.manifest import Manifest
 
@@ -50,26 +49,21 @@ def repository(tmp_path_factory):
     return place
 
 
-def run(repository, *words):
-    return subprocess.run(
-        command_of(*words),
-        cwd=repository,
-        env=environment_of(repository),
-        capture_output=True,
-        text=True,
-        timeout=550,
-    )
-
-
 def retrain(repository, *words):
-    return run(repository, "retrain", "backbone.path=model", *SMALL, *words)
+    """Run `dreamgym retrain` on the tiny model; return exit code, output and what --json wrote."""
+    written = repository / "printed.json"
+    written.unlink(missing_ok=True)
+    code, text, _ = run(
+        repository, "backbone.path=model", *SMALL, "--json", str(written), *words, small=False
+    )
+    return code, text, json.loads(written.read_text()) if written.is_file() else {}
 
 
 @pytest.fixture(scope="module")
 def trained(repository):
-    done = retrain(repository, "--logs", "agent.jsonl", "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout), done.stderr
+    code, text, printed = retrain(repository, "--logs", "agent.jsonl")
+    assert code == 0, text
+    return printed, text
 
 
 def test_a_log_becomes_a_report_that_says_what_is_not_verified(repository, trained):
@@ -106,40 +100,33 @@ def test_the_world_and_the_limits_are_set_from_the_log(repository, trained):
 
 
 def test_the_same_command_reuses_every_stage(repository, trained):
-    done = retrain(repository, "--logs", "agent.jsonl", "--json")
-    assert done.returncode == 0, done.stderr
-    assert all(stage["reused"] for stage in json.loads(done.stdout)["stages"])
+    code, text, printed = retrain(repository, "--logs", "agent.jsonl")
+    assert code == 0, text
+    assert all(stage["reused"] for stage in printed["stages"])
 
 
 def test_a_person_promotes_the_policy(repository, trained):
-    config = ["--config", str(repository / "runs" / "latest" / "config.json")]
-    blank = run(repository, "promote", "latest", "--by", " ", "--reason", "x", *config)
-    assert blank.returncode != 0 and "Expected the name of the person" in blank.stderr
-    done = run(
-        repository, "promote", "latest", "--by", "Ada", "--reason", "read ten episodes", "--json", *config
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["champion"] == "1"
-    again = run(repository, "promote", "latest", "--by", "Ada", "--reason", "again", *config)
-    assert again.returncode != 0 and "is the champion already" in again.stderr
+    def promote(*words):
+        config = str(repository / "runs" / "latest" / "config.json")
+        return run(repository, "latest", *words, "--config", config, verb=("promote",), small=False)[:2]
+
+    code, text = promote("--by", " ", "--reason", "x")
+    assert code != 0 and "Expected the name of the person" in text
+    code, text = promote("--by", "Ada", "--reason", "read ten episodes")
+    assert code == 0 and "Version 1 of" in text and "Decided by Ada" in text
+    code, text = promote("--by", "Ada", "--reason", "again")
+    assert code != 0 and "is the champion already" in text
 
 
 def test_logs_without_a_success_are_refused_before_the_first_stage(repository, tmp_path):
-    write_log(tmp_path / "unknown.jsonl", outcome=False)
-    done = retrain(repository, "--logs", str(tmp_path / "unknown.jsonl"))
-    assert done.returncode != 0 and "has no episode to clone" in done.stderr and "--outcome" in done.stderr
-    told = retrain(
-        repository,
-        "--logs",
-        str(tmp_path / "unknown.jsonl"),
-        "--outcome",
-        "last:is on",
-        "--dry-run",
-        "--json",
-    )
-    assert told.returncode == 0, told.stderr
+    log = tmp_path / "unknown.jsonl"
+    write_log(log, outcome=False)
+    code, text, _ = retrain(repository, "--logs", str(log))
+    assert code != 0 and "has no episode to clone" in text and "--outcome" in text
+    code, text, _ = retrain(repository, "--logs", str(log), "--outcome", "last:is on", "--dry-run")
+    assert code == 0, text
 
 
 def test_logs_with_a_live_world_are_refused(repository):
-    done = retrain(repository, "--logs", "agent.jsonl", "environment.name=alfworld")
-    assert done.returncode != 0 and "does not say how a live world starts its tasks" in done.stderr
+    code, text, _ = retrain(repository, "--logs", "agent.jsonl", "environment.name=alfworld")
+    assert code != 0 and "does not say how a live world starts its tasks" in text

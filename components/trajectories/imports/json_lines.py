@@ -75,6 +75,25 @@ def records(path: Path) -> Iterator[tuple[str, Any] | Skipped]:
         yield Skipped("a compressed file that is cut off", path.name)
 
 
+def documents(path: Path) -> Iterator[tuple[str, Any] | Skipped]:
+    """As `records`, and a file that is one JSON document over many lines is one record.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    try:
+        with _open(path) as file:
+            text = file.read(MOST_LINE_BYTES + 1)
+    except (OSError, EOFError):
+        text = b""  # `records` says what is wrong with it
+    if 0 < len(text) <= MOST_LINE_BYTES and not isinstance(_record(text.splitlines()[0], ""), tuple):
+        whole = _record(text, path.name)
+        if isinstance(whole, tuple):
+            yield whole
+            return
+    yield from records(path)
+
+
 def _open(path: Path) -> IO[bytes]:
     with path.open("rb") as file:
         is_compressed = file.read(2) == b"\x1f\x8b"

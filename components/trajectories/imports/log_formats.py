@@ -1,0 +1,50 @@
+"""The formats of logs that `dreamgym import --as` reads, each as an iterator of episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+from components.trajectories.imports.conversations import whole_records
+from components.trajectories.imports.dataset_rows import dataset_rows
+from components.trajectories.imports.json_lines import documents, log_files, records
+from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped, Unusable
+from components.trajectories.imports.message_lists import episode_of
+from components.trajectories.imports.otel_spans import span_records
+from components.trajectories.imports.outcomes import OutcomeRule
+from components.trajectories.imports.step_lines import episode_of_steps, step_episodes
+
+LogFormat = Literal["openai", "otel", "datasets", "steps"]
+Entries = Iterator[tuple[str, Any] | Skipped]
+
+
+def logged_episodes(
+    paths: Sequence[Path], form: LogFormat, rule: OutcomeRule, mask: Callable[[str], str]
+) -> Iterator[LoggedEpisode | Skipped]:
+    """Return the episodes of some logs, and what of them cannot be used.
+
+    Raises:
+        DataError: a file cannot be read.
+    """
+    read_episode = episode_of_steps if form == "steps" else episode_of
+    for entry in _entries(paths, form):
+        if isinstance(entry, Skipped):
+            yield entry
+            continue
+        place, record = entry
+        try:
+            yield read_episode(record, place, rule, mask)
+        except Unusable as problem:
+            yield Skipped(problem.reason, place, problem.found)
+
+
+def _entries(paths: Sequence[Path], form: LogFormat) -> Entries:
+    if form == "datasets":
+        return chain.from_iterable(map(dataset_rows, paths))
+    files = log_files(paths)
+    if form == "otel":
+        return span_records(chain.from_iterable(map(documents, files)))
+    lines = chain.from_iterable(map(records, files))
+    return step_episodes(lines) if form == "steps" else whole_records(lines)
