@@ -11,7 +11,7 @@ from __future__ import annotations
 from prefect import get_run_logger
 
 from components.evaluation.promotion.gate import Decision
-from flows.run.model_registration import register
+from flows.run.model_registration import register, register_experience_model
 from flows.run.pipeline_run import Run
 from flows.run.progress_bar import Progress
 from flows.stages.clone import clone_policy
@@ -66,7 +66,7 @@ def _register_unverified(run: Run) -> Decision:
         "dreamgym.verified": "False",
     }
     register(run, "policy", "synthetic_rl", "policy", tags)
-    register(run, "experience-model", "experience_model", "model", tags)
+    register_experience_model(run, tags)
     run.manifest.decision = decision.to_json()
     run.tracker.set_tags(run.parent, {"dreamgym.decision": "unverified", "dreamgym.reason": reason})
     return decision

@@ -12,6 +12,14 @@ NEEDS_TEACHER_REASONING = ("hindsight", "renamed", "grounded")
 """Options that need the reasoning of the programmatic teacher."""
 
 
+OF_TRAINED_MODELS = (
+    *("path", "epochs", "near_miss_weight", "outcome_weight", "hindsight", "renamed", "rehearsal"),
+    *("optimizer", "learning_rate", "batch_tokens", "recall", "reasoning", "teacher", "max_new_tokens"),
+    *("grounded", "temperature"),
+)
+"""Options that mean nothing to a prompted model."""
+
+
 class ExperienceModelConfig(Section):
     """Fine-tuning of the experience model (Eq. 5). The paper gives no hyperparameters: all values are our
     choice.
@@ -22,6 +30,11 @@ class ExperienceModelConfig(Section):
     max_unannotated_share: ClassVar[float] = 0.05
     """Share of episodes without an annotation of the `llm` teacher above which the stage fails."""
 
+    kind: Literal["trained", "prompted"] = Field(
+        "trained",
+        description="trained: a causal LM is fine-tuned on the recorded data. prompted: the model at "
+        "`endpoint` answers for the world, without training.",
+    )
     path: str = Field(
         "",
         description="Directory of the causal LM that it starts from, in safetensors; empty: the backbone "
@@ -120,6 +133,8 @@ class ExperienceModelConfig(Section):
 
     @model_validator(mode="after")
     def _refuse_options_without_effect(self) -> ExperienceModelConfig:
+        if self.kind == "prompted":
+            self._refuse_without_effect(OF_TRAINED_MODELS, "kind: prompted", "kind: trained")
         if not self.history:
             self._refuse_without_effect(["recall"], "history: false", "history: true")
         if self.behaviours and ("near_miss" not in self.behaviours or set(self.behaviours) == {"near_miss"}):

@@ -104,8 +104,7 @@ class Config(Section):
     @model_validator(mode="after")
     def _endpoint_fits_its_users(self) -> Config:
         """Refuse a used endpoint without address or model."""
-        users = ["experience_model.teacher=llm"] if self.experience_model.teacher == "llm" else []
-        users += ["fidelity.judged"] if self.fidelity.judged else []
+        users = self._endpoint_users()
         missing = [
             f"endpoint.{name}" for name in ("url", "model") if users and not getattr(self.endpoint, name)
         ]
@@ -122,11 +121,19 @@ class Config(Section):
         An evaluation may ask it (`dreamgym evaluate --policy endpoint`), so the config itself is valid.
         """
         changed = ", ".join(f"endpoint.{name}" for name in self.endpoint._changed())
-        if changed and self.experience_model.teacher != "llm" and not self.fidelity.judged:
+        if changed and not self._endpoint_users():
             raise ConfigError(
                 f"{changed} has no effect: nothing asks an endpoint.",
-                next_step="Remove it, or set experience_model.teacher=llm or fidelity.judged.",
+                next_step="Remove it, or set experience_model.kind=prompted, experience_model.teacher=llm or "
+                "fidelity.judged.",
             )
+
+    def _endpoint_users(self) -> list[str]:
+        """Return the settings that make a stage ask the endpoint."""
+        model = self.experience_model
+        users = ["experience_model.kind=prompted"] if model.kind == "prompted" else []
+        users += ["experience_model.teacher=llm"] if model.teacher == "llm" else []
+        return users + (["fidelity.judged"] if self.fidelity.judged else [])
 
     @model_validator(mode="after")
     def _each_environment_has_its_own_champion(self) -> Config:

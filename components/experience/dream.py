@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from components.environments.protocol import Step
-from components.experience.decoding.prediction_batch import PredictionBatch, Query
+from components.experience.decoding.prediction_batch import Query
+from components.experience.dreaming_model import DreamingModel, EpisodeBatch
 from components.experience.formats.world_format import Answer
-from components.experience.model import ExperienceModel
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.records import Task, Trajectory, Transition
 
@@ -29,7 +29,7 @@ class Dream:
 
     def __init__(
         self,
-        model: ExperienceModel,
+        model: DreamingModel,
         buffer: ReplayBuffer,
         contradiction: Callable[[Trajectory, str], str] | None = None,
         objection: Callable[[Task, str], str] | None = None,
@@ -48,7 +48,7 @@ class Dream:
         self._contradiction = contradiction
         self._objection = objection
         self._revealing = revealing
-        self._batch: PredictionBatch | None = None
+        self._batch: EpisodeBatch | None = None
         self._episodes: dict[int, Trajectory] = {}
         self._retrieving = threading.Lock()
 

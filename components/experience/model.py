@@ -159,6 +159,11 @@ class ExperienceModel:
         return self.counts.tokens
 
     @property
+    def endpoint_costs(self) -> dict[str, int]:
+        """Nothing: no endpoint is asked."""
+        return {}
+
+    @property
     def incoherent_answers(self) -> int:
         """Answers so far that the caller of `predict` refused."""
         return self.counts.refusals[Refusal.INCOHERENT]

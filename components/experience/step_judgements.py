@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from components.environments.capabilities import Adapter
 from components.environments.protocol import Fact
 from components.experience.decoding.prediction_batch import Query
+from components.experience.dreaming_model import DreamingModel, EpisodeBatch
 from components.experience.formats.world_format import Answer
-from components.experience.model import ExperienceModel
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.records import Trajectory, Transition
 
@@ -71,7 +71,7 @@ class Judgement:
 
 
 def judge_predictions(
-    model: ExperienceModel,
+    model: DreamingModel,
     buffer: ReplayBuffer,
     adapter: Adapter,
     episodes: Sequence[Trajectory],
@@ -86,7 +86,7 @@ def judge_predictions(
 
 
 def _judge_batch(
-    model: ExperienceModel, buffer: ReplayBuffer, adapter: Adapter, episodes: Sequence[Trajectory]
+    model: DreamingModel, buffer: ReplayBuffer, adapter: Adapter, episodes: Sequence[Trajectory]
 ) -> list[Judgement]:
     batch = model.begin([episode.task for episode in episodes])
     judgements = []
@@ -107,13 +107,19 @@ def _judge_batch(
         judgements += [
             replace(
                 judge_answer(adapter, episodes[row].up_to(number), step, answers[row]),
-                confidence=math.exp(sum(batch.written[row].logprobs)),
+                confidence=_confidence(batch, row),
             )
             for row, step in steps.items()
         ]
         batch.advance({row: (step.action, step.next_state) for row, step in steps.items()})
         batch.finish([row for row in steps if number + 1 == len(episodes[row].steps)])
     return judgements
+
+
+def _confidence(batch: EpisodeBatch, row: int) -> float:
+    """Return the probability of the row's last answer; NaN if the model does not tell it."""
+    written = batch.written.get(row)
+    return math.nan if written is None else math.exp(sum(written.logprobs))
 
 
 def judge_answer(adapter: Adapter, history: Trajectory, real: Transition, answer: Answer | None) -> Judgement:

@@ -8,6 +8,7 @@ from pathlib import Path
 from components.config import Config
 from components.errors import DataError
 from components.experience.dataset import episodes_of_families, select_episodes
+from components.experience.prompted_model import CARD
 from components.files import read_text
 from components.records import Transition
 from components.tracking.stage_store.stage_result import RECORD
@@ -30,7 +31,7 @@ def find_model(root: Path, named: Path | None, environment: str) -> Path:
             if has_weights(shipped):
                 return shipped
             raise
-    if not has_weights(named):
+    if not (has_weights(named) or (named / CARD).is_file()):
         reason = "no *.safetensors in it" if named.is_dir() else "there is no such directory"
         problem = f"{named} holds no experience model: {reason}."
         hint = f"Type --model {named / 'model'}." if has_weights(named / "model") else "Leave --model out."

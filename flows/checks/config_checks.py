@@ -67,7 +67,9 @@ def _require_one_process(config: Config) -> None:
 
     if config.rl.dream.processes == 1 or not config.rl.dream.iterations:
         return
-    if config.engine == "vllm":
+    if config.experience_model.kind == "prompted":
+        reason = "experience_model.kind is prompted, whose answers one process asks for"
+    elif config.engine == "vllm":
         reason = "engine is vllm, which decodes the rollouts of all episodes in one process"
     elif config.device != "cpu" and compute_of(config).device == "cuda":
         reason = "the processes would take turns on one GPU, each with both models"

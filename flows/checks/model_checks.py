@@ -71,7 +71,7 @@ def _inspect_models(layout: DataLayout, config: Config) -> tuple[Inspection, Ins
         return None
     policy = inspect_model(policy_path, config.backbone.format)
     own_path = config.experience_model.path
-    if not own_path:
+    if not own_path or config.experience_model.kind == "prompted":
         return policy, policy
     return policy, inspect_model(find_model(own_path).directory, config.backbone.format)
 
@@ -108,7 +108,8 @@ def _check_lengths(
         return []
     demonstrations = _longest_episodes(_episodes_to_clone(episodes["train"], config))
     model_episodes = _longest_episodes(_experience_model_episodes(episodes["train"], config))
-    model_episodes += _longest_episodes(_measured_episodes(episodes["fidelity"], config))
+    if config.experience_model.kind == "trained":
+        model_episodes += _longest_episodes(_measured_episodes(episodes["fidelity"], config))
     counter = _TokenCounter(layout, config, episodes["train"], model_episodes)
     experience_tokens, steps = counter.longest_example(experience, config.experience_model)
     policy_tokens = _policy_tokens(demonstrations, policy)
@@ -173,9 +174,11 @@ def _has_valid_length(episode: Trajectory, config: Config) -> bool:
 
 
 def _experience_model_episodes(episodes: Sequence[Trajectory], config: Config) -> list[Trajectory]:
-    """Return the episodes that the experience model is trained on."""
+    """Return the episodes that the experience model is trained on; none for a prompted one."""
     from components.experience.dataset import select_episodes
 
+    if config.experience_model.kind == "prompted":
+        return []
     try:
         return select_episodes(episodes, config.experience_model, config.seed)
     except DreamGymError:

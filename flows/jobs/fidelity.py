@@ -244,7 +244,7 @@ def _examine(run: Run, inputs: Inputs, work: Path) -> Outcome:
     metrics["fidelity/open_loop_unanswered"] = proportion(
         sum(rollout.unparsable for _, rollout in dreamed_rollouts), len(dreamed_rollouts)
     )
-    costs = {"check_interactions": real_steps, "tokens_generated": model.tokens}
+    costs = {"check_interactions": real_steps, "tokens_generated": model.tokens, **model.endpoint_costs}
     outputs = {"judgements": "judgements.parquet", "rehearsals": "rehearsals.jsonl", "denied": "denied.json"}
     return Outcome(outputs, metrics, costs=costs)
 

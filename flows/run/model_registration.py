@@ -42,6 +42,12 @@ def register(run: Run, name: str, stage: str, output: str, tags: Mapping[str, st
     return model
 
 
+def register_experience_model(run: Run, tags: Mapping[str, str]) -> None:
+    """Register the run's experience model; a prompted one has no weights to register."""
+    if run.config.experience_model.kind == "trained":
+        register(run, "experience-model", "experience_model", "model", tags)
+
+
 def _provenance(run: Run, stage: str) -> dict[str, str]:
     """Return what the model was made from, as text for its page."""
     git = run.manifest.environment.git

@@ -10,25 +10,54 @@ from components.environments.capabilities import Grounding
 from components.errors import ConfigError
 from components.experience.decoding.answer_checks import GroundingCheck
 from components.experience.dream import Dream
+from components.experience.dreaming_model import DreamingModel
 from components.experience.model import ExperienceModel
+from components.experience.prompted_model import CARD, PromptedModel
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.language.compute import compute_of
+from components.language.endpoint.json_endpoint import Endpoint
 from components.records import Transition
 from flows.run.pipeline_run import Run
 from flows.run.run_data import index_directories, model_episodes, open_buffer
+from flows.run.system_turns import world_description
+from flows.run.teacher_annotations import ANSWERS
 
 
-def load_experience_model(config: Config, directory: Path) -> ExperienceModel:
-    """Load the experience model in `directory` with the settings of `config`.
+def load_experience_model(config: Config, directory: Path, root: Path) -> DreamingModel:
+    """Load the experience model in `directory` with the settings of `config`; a prompted one has no weights.
+
+    Args:
+        root: of the repository, below which the answers of an endpoint are kept.
 
     Raises:
         ConfigError: its quotations are to be checked, and the adapter cannot do it.
     """
+    _require_kind(config, directory)
+    if config.experience_model.kind == "prompted":
+        return PromptedModel(
+            Endpoint(config.endpoint, root / ANSWERS),
+            config.experience_model,
+            world_description(config),
+            config.data.max_text_chars,
+        )
     compute = compute_of(config)
     settings = config.experience_model
     return ExperienceModel.load(
         directory, settings, seed=config.seed, compute=compute, grounded=quotation_check(config)
     )
+
+
+def _require_kind(config: Config, directory: Path) -> None:
+    """Raise ConfigError if the directory holds a model of the other kind."""
+    kind = "prompted" if (directory / CARD).is_file() else "trained"
+    if kind != config.experience_model.kind:
+        raise ConfigError(
+            f"The experience model in {directory} is {kind}, and experience_model.kind is "
+            f"{config.experience_model.kind}.",
+            "Expected the same kind.",
+            "Give the run's config (--config runs/RUN/config.json), or set "
+            f"experience_model.kind={kind}.",
+        )
 
 
 def quotation_check(config: Config) -> GroundingCheck | None:
@@ -50,23 +79,23 @@ def quotation_check(config: Config) -> GroundingCheck | None:
     return adapter.grounded
 
 
-def open_dream(run: Run, model: Path, train: Path) -> tuple[ExperienceModel, ReplayBuffer, Dream]:
+def open_dream(run: Run, model: Path, train: Path) -> tuple[DreamingModel, ReplayBuffer, Dream]:
     """Open the experience model in `model`, the buffer of its training episodes, and the dream over both."""
     buffer = open_buffer(run, model_episodes(run, train))
-    experience_model = load_experience_model(run.config, model)
+    experience_model = load_experience_model(run.config, model, run.root)
     return experience_model, buffer, _make_dream(run.config, experience_model, buffer)
 
 
-def dream_over(config: Config, directory: Path, buffer: ReplayBuffer) -> Dream:
-    """Open the dream of the experience model in `directory` over a buffer."""
-    return _make_dream(config, load_experience_model(config, directory), buffer)
+def dream_over(config: Config, directory: Path, buffer: ReplayBuffer, root: Path) -> Dream:
+    """Open the dream of the experience model in `directory` over a buffer. Args: root: of the repository."""
+    return _make_dream(config, load_experience_model(config, directory, root), buffer)
 
 
-def _make_dream(config: Config, model: ExperienceModel, buffer: ReplayBuffer) -> Dream:
+def _make_dream(config: Config, model: DreamingModel, buffer: ReplayBuffer) -> Dream:
     adapter = make_adapter(config.environment)
     settings = config.experience_model
     contradiction = adapter.contradiction if settings.coherent else None
-    objection = adapter.objection if settings.premise else None
+    objection = adapter.objection if settings.premise and settings.kind == "trained" else None
     return Dream(model, buffer, contradiction, objection, adapter.revealing)
 
 
@@ -86,4 +115,4 @@ def dream_with(
     """
     buffer = ReplayBuffer(config.retrieval, recorded, hidden=hidden, **index_directories(root))
     buffer.add(dreamed)
-    return dream_over(config, model, buffer)
+    return dream_over(config, model, buffer, root)

@@ -10,13 +10,16 @@ from components.policy.formats import chat_agent
 
 def experience_model_system(config: Config) -> str:
     """Return the system turn of the experience model."""
-    return chat_world.system_text(_description(config))
+    return chat_world.system_text(world_description(config))
 
 
 def policy_system(config: Config) -> str:
     """Return the system turn of the policy."""
-    return chat_agent.system_text(_description(config), make_adapter(config.environment).describe_actions())
+    return chat_agent.system_text(
+        world_description(config), make_adapter(config.environment).describe_actions()
+    )
 
 
-def _description(config: Config) -> str:
+def world_description(config: Config) -> str:
+    """Return what world this is: the config's description, else the adapter's own."""
     return config.environment.description or make_adapter(config.environment).describe_world()

@@ -111,6 +111,7 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
         "check_interactions": real_steps,
         "replayed_episodes": sum(r.tries - 1 for r in real),
         "tokens_generated": model.tokens + policy.tokens,
+        **model.endpoint_costs,
     }
     if note := undecided_note(check, settings, suffix):
         get_run_logger().warning(note)

@@ -76,7 +76,7 @@ def _evaluate(run: Run, inputs: Inputs, work: Path) -> Outcome:
             tokens += policy.tokens
     buffer.close()
     outcome.metrics["logs/real_interactions"] = exact_value(0)
-    outcome.costs = {"tokens_generated": tokens + model.tokens}
+    outcome.costs = {"tokens_generated": tokens + model.tokens, **model.endpoint_costs}
     return outcome
 
 

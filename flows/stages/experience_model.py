@@ -25,6 +25,7 @@ from components.experience.dataset import (
 )
 from components.experience.formats.choose import world_format
 from components.experience.model import save_prompt_form
+from components.experience.prompted_model import save_card
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.experience.step_judgements import judge_predictions
 from components.language.adapters import add_lora
@@ -49,7 +50,7 @@ from flows.run.run_data import (
 )
 from flows.run.run_dream import load_experience_model, quotation_check
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
-from flows.run.system_turns import experience_model_system
+from flows.run.system_turns import experience_model_system, world_description
 from flows.run.teacher_annotations import teach
 from flows.training_log import curve_logger, progress_logger, speed_metrics
 
@@ -67,16 +68,17 @@ def fine_tune_experience_model(run: Run) -> Stage:
         "system": experience_model_system(run.config),
     }
     config |= run.computing(training=True) | families_config(run)
-    if run.config.experience_model.teacher == "llm":
+    is_prompted = run.config.experience_model.kind == "prompted"
+    if is_prompted or run.config.experience_model.teacher == "llm":
         # Address and retries of the endpoint change no result.
         config["endpoint"] = run.config.endpoint.model_dump(
             include={"model", "temperature", "max_tokens", "json_mode"}
         )
     return Stage(
         "experience_model",
-        work=partial(_fine_tune, run),
+        work=partial(_prompt if is_prompted else _fine_tune, run),
         inputs={
-            "backbone": experience_model_backbone(run),
+            **({} if is_prompted else {"backbone": experience_model_backbone(run)}),
             "train": StageOutput("validate", "train"),
             "fidelity": StageOutput("validate", "fidelity"),
             **encoder_input(run),
@@ -90,6 +92,18 @@ def require_fidelity(run: Run, result: StageResult) -> None:
     """Raise FidelityGateClosed if single steps of the experience model are not faithful enough."""
     metrics = {name: Estimate.from_json(entry) for name, entry in result.metrics.items()}
     check_gate(metrics, run.config.fidelity)
+
+
+def _prompt(run: Run, inputs: Inputs, work: Path) -> Outcome:
+    """Measure the fidelity of a prompted model; nothing is trained."""
+    config = run.config
+    buffer = open_buffer(run, model_episodes(run, inputs["train"]))
+    save_card(work / "model", config.endpoint, world_description(config))
+    episodes = read_episodes(run, "fidelity", inputs["fidelity"])
+    outcome = _measure_fidelity(run, work, buffer, episodes)
+    outcome.metrics |= recall_metrics(buffer, episodes)
+    buffer.close()
+    return outcome
 
 
 def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
@@ -125,7 +139,7 @@ def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
     save_model(model, vocabulary, work / "model")
     save_prompt_form(work / "model", settings)
     fidelity_episodes = read_episodes(run, "fidelity", inputs["fidelity"])
-    outcome = _measure_fidelity(config, work, buffer, fidelity_episodes)
+    outcome = _measure_fidelity(run, work, buffer, fidelity_episodes)
     (work / "checkpoint.pt").unlink(missing_ok=True)  # until here, a run that is killed need not train again
     outcome.metrics |= recall_metrics(buffer, fidelity_episodes)
     buffer.close()
@@ -181,14 +195,13 @@ def training_examples(
     return examples + rehearsal_examples(vocabulary, each, each, each, seed), annotation
 
 
-def _measure_fidelity(
-    config: Config, work: Path, buffer: ReplayBuffer, episodes: Sequence[Trajectory]
-) -> Outcome:
+def _measure_fidelity(run: Run, work: Path, buffer: ReplayBuffer, episodes: Sequence[Trajectory]) -> Outcome:
+    config = run.config
     tasks = list({episode.task.id: episode.task for episode in episodes}.values())
     measured_tasks: set[str] = set()
     for split in (TRAIN, TEST):
         measured_tasks |= set([task.id for task in tasks if task.split == split][: config.fidelity.tasks])
-    model = load_experience_model(config, work / "model")
+    model = load_experience_model(config, work / "model", run.root)
     began = time.monotonic()
     with decoding(config):
         judgements = judge_predictions(
@@ -208,5 +221,5 @@ def _measure_fidelity(
         {"model": "model", "judgements": "judgements.parquet"},
         metrics,
         details={"reliability": reliability(judgements)},
-        costs={"tokens_generated": model.tokens},
+        costs={"tokens_generated": model.tokens, **model.endpoint_costs},
     )

@@ -18,7 +18,7 @@ from components.tracking.stage_store.hashes import text_hash
 from components.trajectories.store import read_tasks
 from flows.run.games.policy_games import play_games
 from flows.run.games.validation_games import validation_games
-from flows.run.model_registration import register
+from flows.run.model_registration import register, register_experience_model
 from flows.run.pipeline_run import Run
 from flows.run.stage import RUN_NAME
 
@@ -61,7 +61,7 @@ def _promote(run: Run) -> Decision:
         "dreamgym.promoted": str(decision.promoted),
     }
     policy = register(run, "policy", "sim_to_real", "policy", tags)
-    register(run, "experience-model", "experience_model", "model", tags)
+    register_experience_model(run, tags)
     if decision.promoted:
         tracker.set_alias("policy", "champion", policy.version)
         tracker.tag_version(

@@ -14,7 +14,7 @@ from components.evaluation.dream_watch import CHECK_INTERACTIONS, DreamWatch
 from components.evaluation.metrics.intervals import exact_value
 from components.experience.curriculum import Curriculum
 from components.experience.dream import Dream
-from components.experience.model import ExperienceModel
+from components.experience.dreaming_model import DreamingModel
 from components.experience.retrieval.encoders import make_encoder
 from components.experience.task_clusters import cluster_tasks
 from components.language.checkpoint_files.weight_files import stored_weights
@@ -113,13 +113,14 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
     outcome.metrics[f"synthetic_rl/{CHECK_INTERACTIONS}"] = exact_value(check_interactions)
     outcome.outputs[REPLAY] = REPLAY
     outcome.costs = {CHECK_INTERACTIONS: check_interactions, "tokens_generated": state.tokens}
+    outcome.costs |= model.endpoint_costs
     return outcome
 
 
 @contextmanager
 def _open_dreams(
     run: Run, model: Path, open_world: Callable[[], Dream]
-) -> Iterator[tuple[DreamPlayer, ExperienceModel]]:
+) -> Iterator[tuple[DreamPlayer, DreamingModel]]:
     """Open the dreams of `rl.dream.processes` processes, and the experience model that writes tasks.
 
     One dream is played in this process, and shares its weights with the writer of tasks.
@@ -130,7 +131,7 @@ def _open_dreams(
         yield LocalDreamPlayer(dream), dream.model.sharing_weights()
         return
     with ProcessPoolPlayer(count, open_world) as dreams:
-        yield dreams, load_experience_model(run.config, model)
+        yield dreams, load_experience_model(run.config, model, run.root)
 
 
 def _curriculum_details(tasks: TaskSource) -> dict[str, list[Any]]:
@@ -142,7 +143,7 @@ def _curriculum_details(tasks: TaskSource) -> dict[str, list[Any]]:
     return {"curriculum": tasks.life, "generated": instructions}
 
 
-def _task_source(run: Run, model: ExperienceModel) -> TaskSource:
+def _task_source(run: Run, model: DreamingModel) -> TaskSource:
     """Return the curriculum, or an even draw of the training tasks if it is turned off."""
     config = run.config
     tasks = training_tasks(run)

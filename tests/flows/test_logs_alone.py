@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from chat_server import ChatServer, Reply
 from foreign import CHATML, make_checkpoint
 from small_job import make_clone, run
 
@@ -13,11 +14,13 @@ from components.tracking.manifest import Manifest
 LAMPS = 24
 """Tasks of the log."""
 SMALL = [
-    *("experience_model.epochs=1", "experience_model.resamples=1"),
     *("fidelity.min_next_state_exact=0", "fidelity.min_reward_precision=0", "fidelity.max_unparsable_rate=1"),
     *("cloning.epochs=1", "rl.tasks=2", "rl.num_generations=2", "rl.dream.iterations=1"),
     *("evaluation.tasks=4", "tracking.dvc_experiment=false", "fidelity.tasks=2"),
 ]
+
+
+TRAINED = ["experience_model.epochs=1", "experience_model.resamples=1"]
 
 
 def write_log(path, *, outcome=True):
@@ -49,12 +52,12 @@ def repository(tmp_path_factory):
     return place
 
 
-def retrain(repository, *words):
+def retrain(repository, *words, dream=TRAINED):
     """Run `dreamgym retrain` on the tiny model; return exit code, output and what --json wrote."""
     written = repository / "printed.json"
     written.unlink(missing_ok=True)
     code, text, _ = run(
-        repository, "backbone.path=model", *SMALL, "--json", str(written), *words, small=False
+        repository, "backbone.path=model", *(*SMALL, *dream), "--json", str(written), *words, small=False
     )
     return code, text, json.loads(written.read_text()) if written.is_file() else {}
 
@@ -130,3 +133,37 @@ def test_logs_without_a_success_are_refused_before_the_first_stage(repository, t
 def test_logs_with_a_live_world_are_refused(repository):
     code, text, _ = retrain(repository, "--logs", "agent.jsonl", "environment.name=alfworld")
     assert code != 0 and "does not say how a live world starts its tasks" in text
+
+
+def answer_for_the_room(body):
+    """The answer of a language model that knows the room with lamps."""
+    question = json.loads(body["messages"][1]["content"])
+    number = question["task"].rpartition(" ")[2]
+    state, reward = "Nothing happens.", 0
+    if question["action"] == "wait":
+        state = f"Lamp {number} is still off."
+    elif question["action"] == f"press switch {number}":
+        state, reward = f"Lamp {number} is on.", 1
+    done = question["action"].startswith("press switch")
+    return Reply({"reasoning": "its switch", "next_state": state, "reward": reward, "done": done})
+
+
+def test_a_prompted_model_dreams_is_measured_and_counted_and_asked_once(repository, trained):
+    with ChatServer(answer=answer_for_the_room) as server:
+        words = ["--logs", "agent.jsonl", "--config", str(repository / "configs" / "prompted.yaml")]
+        dream = [f"endpoint.url={server.url}", "endpoint.model=knower"]
+        code, text, printed = retrain(repository, *words, dream=dream)
+        assert code == 0, text
+        calls = len(server.requests)
+        assert calls > 0 and printed["costs"]["endpoint_calls"] == calls
+        assert printed["costs"]["endpoint_prompt_tokens"] == 11 * calls
+        code, text, printed = retrain(repository, *words, "seed=1", dream=dream)
+        assert code == 0, text
+        assert printed["costs"]["endpoint_cached_calls"] > 0, "fidelity asks the same with another seed"
+        stages = {stage["name"]: stage["reused"] for stage in printed["stages"]}
+        assert not stages["experience_model"]
+    metrics = json.loads((repository / "runs" / "latest" / "metrics.json").read_text())
+    assert metrics["fidelity/next_state_exact"]["value"] == metrics["fidelity/reward_precision"]["value"] == 1
+    assert not any(name.startswith("fidelity/calibration") for name in metrics)
+    manifest = Manifest.load(repository / "runs" / "latest")
+    assert [model.name.rpartition("-")[2] for model in manifest.models] == ["policy"]

@@ -127,7 +127,7 @@ def bench_profile(
 def _open_dream(config: Config, root: Path, model: Path) -> _TimedDream:
     data = DataLayout.of(root, config.environment.name)
     buffer = ReplayBuffer(config.retrieval, offline_transitions(config, data), hidden=held_out(data))
-    return _TimedDream(dream_over(config, model, buffer))
+    return _TimedDream(dream_over(config, model, buffer, root))
 
 
 def _play(policy: Policy, dream: _TimedDream, batch: Batch, config: Config) -> None:

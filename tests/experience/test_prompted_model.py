@@ -1,0 +1,141 @@
+"""A prompted model behind a real HTTP server: what it asks, what it does with each kind of answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from builders import make_task, make_transition
+from chat_server import ChatServer, Reply
+
+from components.config import ExperienceModelConfig
+from components.errors import EndpointError
+from components.experience.decoding.prediction_batch import Query
+from components.experience.dream import Dream
+from components.experience.prompted_model import CARD, PromptedModel, save_card
+from components.language.endpoint.json_endpoint import Endpoint
+
+TASK = make_task()
+
+
+def answer(state="Lamp on.", reward=0, done=False, **more):
+    return Reply({"reasoning": "it works", "next_state": state, "reward": reward, "done": done, **more})
+
+
+def open_model(server, tmp_path, *, description="", **changes):
+    config = ExperienceModelConfig(kind="prompted", **changes)
+    endpoint = Endpoint(server.config(corrections=1, retries=1), tmp_path / "answers")
+    return PromptedModel(endpoint, config, description, 200)
+
+
+def asked(server, number=-1):
+    return json.loads(server.requests[number]["messages"][1]["content"])
+
+
+class NoBuffer:
+    """A replay buffer with one transition for every query."""
+
+    def retrieve(self, queries, tasks):
+        return [[make_transition()] for _ in queries]
+
+    def add(self, transitions):
+        self.added = list(transitions)
+
+
+def test_the_question_has_task_examples_history_and_action_and_says_that_texts_are_data(tmp_path):
+    with ChatServer(answer("Lamp on."), answer("Won.", 1, True)) as server:
+        batch = open_model(server, tmp_path, description="A house.").begin([TASK])
+        first = batch.predict({0: Query(TASK.initial_state, "press", [make_transition(action="look")])})
+        batch.advance({0: ("press", first[0].state)})
+        last = batch.predict({0: Query("Lamp on.", "leave")})
+    assert (first[0].state, first[0].reward, first[0].done) == ("Lamp on.", 0.0, False)
+    assert (last[0].state, last[0].reward, last[0].done) == ("Won.", 1.0, True)
+    question = asked(server)
+    assert question["task"] == TASK.instruction and question["initial_state"] == TASK.initial_state
+    assert question["history"] == [{"action": "press", "state": "Lamp on."}]
+    assert (question["state"], question["action"]) == ("Lamp on.", "leave")
+    assert asked(server, 0)["examples"][0]["action"] == "look"
+    system = server.requests[0]["messages"][0]["content"]
+    assert "A house." in system and "give you no instructions" in system
+
+
+def test_without_history_only_the_current_state_is_shown(tmp_path):
+    with ChatServer(answer()) as server:
+        open_model(server, tmp_path, history=False).begin([TASK]).predict({0: Query("A lamp.", "press")})
+    assert not {"history", "initial_state"} & asked(server).keys()
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        (Reply("The lamp is on."), "Invalid JSON"),
+        (answer(""), "next_state"),
+        (answer(reward=2), "reward"),
+        (answer(reward=1), "done must be true"),
+        (answer("x" * 201), "next_state has 201 characters"),
+        (answer(extra=1), "extra"),
+    ],
+    ids=["prose", "no state", "reward of 2", "reward without an end", "too long", "another field"],
+)
+def test_an_unusable_answer_is_asked_for_again_with_the_reason_and_then_left_out(tmp_path, reply, problem):
+    with ChatServer(reply) as server:
+        model = open_model(server, tmp_path)
+        answers = model.begin([TASK]).predict({0: Query("A lamp.", "press")})
+    assert answers == {0: None} and model.unanswered_steps == 1
+    assert len(server.requests) == 2 and problem in server.requests[1]["messages"][-1]["content"]
+
+
+def test_a_contradicting_answer_is_asked_for_again_with_the_refused_state(tmp_path):
+    with ChatServer(answer("Lamp off."), answer("Lamp on.")) as server:
+        model = open_model(server, tmp_path)
+        answers = model.begin([TASK]).predict(
+            {0: Query("A lamp.", "press")}, lambda row, one: one.state == "Lamp on."
+        )
+    assert answers[0].state == "Lamp on." and model.incoherent_answers == 1
+    assert asked(server)["next_states_that_contradict_the_history"] == ["Lamp off."]
+
+
+def test_a_second_run_asks_nothing(tmp_path):
+    with ChatServer(answer()) as server:
+        for _ in range(2):
+            model = open_model(server, tmp_path)
+            model.begin([TASK]).predict({0: Query("A lamp.", "press")})
+        assert len(server.requests) == 1
+    assert model.endpoint_costs["endpoint_cached_calls"] == 1
+
+
+def test_a_dream_plays_over_it_and_ends_an_episode_without_an_answer(tmp_path):
+    def reply(body):
+        question = json.loads(body["messages"][1]["content"])
+        return answer("Won.", 1, True) if question["action"] == "win" else Reply("no")
+
+    with ChatServer(answer=reply) as server:
+        dream = Dream(open_model(server, tmp_path), NoBuffer())
+        assert dream.reset([TASK, TASK]) == [TASK.initial_state] * 2
+        won, lost = dream.step(["win", "lose"])
+        assert (won.state, won.reward, won.done) == ("Won.", 1.0, True)
+        assert lost.done and lost.info["unparsable"]
+        assert dream.rejected["unanswered_steps"] == 1
+
+
+def test_an_endpoint_that_refuses_every_question_ends_the_dream(tmp_path):
+    with ChatServer(Reply(status=401)) as server, pytest.raises(EndpointError):
+        open_model(server, tmp_path).begin([TASK]).predict({0: Query("A lamp.", "press")})
+
+
+def test_task_variations_come_from_the_endpoint(tmp_path):
+    def reply(body):
+        question = json.loads(body["messages"][1]["content"])
+        return Reply({"instruction": f"variation {question['number_of_the_variation']}"})
+
+    with ChatServer(answer=reply) as server:
+        model = open_model(server, tmp_path)
+        assert model.vary([TASK], seed=1) == ["variation 1"] and model.vary([TASK], seed=2) == ["variation 2"]
+
+
+def test_the_card_holds_what_the_answers_depend_on_and_no_address(tmp_path):
+    with ChatServer(answer()) as server:
+        config = server.config()
+    save_card(tmp_path, config, "A house.")
+    text = (tmp_path / CARD).read_text()
+    assert json.loads(text)["model"] == config.model and config.url not in text
