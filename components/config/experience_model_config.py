@@ -15,7 +15,7 @@ NEEDS_TEACHER_REASONING = ("hindsight", "renamed", "grounded")
 OF_TRAINED_MODELS = (
     *("path", "epochs", "near_miss_weight", "outcome_weight", "hindsight", "renamed", "rehearsal"),
     *("optimizer", "learning_rate", "batch_tokens", "recall", "reasoning", "teacher", "max_new_tokens"),
-    *("grounded", "temperature"),
+    *("grounded", "min_confidence", "temperature"),
 )
 """Options that mean nothing to a prompted model."""
 
@@ -119,6 +119,14 @@ class ExperienceModelConfig(Section):
         description="Resample an answer whose reasoning quotes text that it was not shown, by a rule of "
         "the adapter. If all samples do, the most likely answer counts unless it grants a "
         "reward (our choice).",
+    )
+    min_confidence: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Least probability of a whole dreamed answer that the history determines; below it the "
+        "model does not know, and the episode ends as unanswered. The report's reliability says how often "
+        "answers of a probability are right. 0: none.",
     )
     premise: bool = Field(
         True,

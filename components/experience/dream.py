@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from components.environments.protocol import Step
+from components.experience.decoding.answer_checks import Refusal
 from components.experience.decoding.prediction_batch import Query
 from components.experience.dreaming_model import DreamingModel, EpisodeBatch
 from components.experience.formats.world_format import Answer
@@ -169,6 +170,8 @@ class Dream:
         }
         if self.model.grounded:
             counts["misquoting_answers_a_step"] = self.model.ungrounded_answers
+        if self.model.config.min_confidence > 0:
+            counts["unsure_answers_a_step"] = self.model.counts.refusals[Refusal.UNSURE]
         return counts
 
     def remember(self, transitions: Sequence[Transition]) -> None:

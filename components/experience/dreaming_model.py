@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, Self
 
+from components.config import ExperienceModelConfig
 from components.experience.decoding.answer_checks import DecodingCounts, GroundingCheck, RowCheck
 from components.experience.decoding.prediction_batch import Query
 from components.experience.formats.world_format import Answer
@@ -38,6 +39,7 @@ class EpisodeBatch(Protocol):
 class DreamingModel(Protocol):
     """A model that predicts next states and rewards. `ExperienceModel` says what each part does."""
 
+    config: ExperienceModelConfig
     counts: DecodingCounts
     grounded: GroundingCheck | None
 

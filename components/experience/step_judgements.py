@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from components.environments.capabilities import Adapter
 from components.environments.protocol import Fact
-from components.experience.decoding.prediction_batch import Query
+from components.experience.decoding.prediction_batch import Query, confidence_of
 from components.experience.dreaming_model import DreamingModel, EpisodeBatch
 from components.experience.formats.world_format import Answer
 from components.experience.retrieval.replay_buffer import ReplayBuffer
@@ -39,6 +39,7 @@ class Judgement:
         malformed: the action is no command of the world.
         reward, predicted_reward: 0 or 1.
         confidence: probability that the model gives to its whole answer, token by token; NaN: not recorded.
+            Not compared, since other rows of a batch change its last digits.
 
     For the axes (`components/evaluation/metrics/judge_axes.py`):
         predicted_changed: facts that the prediction changed.
@@ -67,7 +68,7 @@ class Judgement:
     predicted_changed: int = 0
     same_event: bool = True
     contradicted_sure: int = 0
-    confidence: float = math.nan
+    confidence: float = field(default=math.nan, compare=False)
 
 
 def judge_predictions(
@@ -119,7 +120,7 @@ def _judge_batch(
 def _confidence(batch: EpisodeBatch, row: int) -> float:
     """Return the probability of the row's last answer; NaN if the model does not tell it."""
     written = batch.written.get(row)
-    return math.nan if written is None else math.exp(sum(written.logprobs))
+    return math.nan if written is None else confidence_of(written)
 
 
 def judge_answer(adapter: Adapter, history: Trajectory, real: Transition, answer: Answer | None) -> Judgement:

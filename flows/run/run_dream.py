@@ -55,8 +55,7 @@ def _require_kind(config: Config, directory: Path) -> None:
             f"The experience model in {directory} is {kind}, and experience_model.kind is "
             f"{config.experience_model.kind}.",
             "Expected the same kind.",
-            "Give the run's config (--config runs/RUN/config.json), or set "
-            f"experience_model.kind={kind}.",
+            f"Give the run's config (--config runs/RUN/config.json), or set experience_model.kind={kind}.",
         )
 
 

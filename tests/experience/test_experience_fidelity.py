@@ -83,9 +83,15 @@ def test_every_transition_is_judged_once_with_the_real_history(adapter, learnt, 
         lessons[r].steps[n].action for n in range(4) for r in range(2) if n < len(lessons[r].steps)
     ]
     assert all(j.exact and j.predicted_reward == j.reward for j in result)
-    assert sorted(map(repr, result)) == sorted(
-        map(repr, judge_predictions(learnt, buffer, adapter, lessons, rows=1))
-    )
+    alone = judge_predictions(learnt, buffer, adapter, lessons, rows=1)
+
+    def order(judgement):
+        return judgement.transition.episode_id, judgement.transition.step
+
+    result, alone = sorted(result, key=order), sorted(alone, key=order)
+    assert result == alone
+    assert [one.confidence for one in result] == pytest.approx([one.confidence for one in alone], abs=1e-4)
+    assert all(0.5 < one.confidence <= 1 for one in result), "it has memorised the lessons"
 
 
 def test_answers_of_an_untrained_model_do_not_parse(adapter, untrained, lessons):

@@ -8,6 +8,7 @@ from builders import VOCABULARY, WORLD, make_model, make_task, make_transition
 
 from components.config import ExperienceModelConfig
 from components.errors import ExperienceModelError
+from components.experience.decoding.answer_checks import Refusal
 from components.experience.decoding.prediction_batch import Query
 from components.experience.formats.compact_world import growth, opening, turn
 from components.experience.formats.training_examples import render_trajectory
@@ -216,3 +217,21 @@ def test_a_model_of_another_prompt_form_is_refused_with_the_setting_to_add(tmp_p
         ExperienceModelError, match="trained with reasoning=false.*Add experience_model.reasoning=false"
     ):
         ExperienceModel.load(tmp_path / "model", ExperienceModelConfig())
+
+
+@pytest.mark.parametrize(("floor", "is_given"), [(0.5, True), (0.999999, False)])
+def test_an_answer_that_the_model_is_unsure_of_is_none_in_a_dream_alone(learnt, lessons, floor, is_given):
+    """The model has memorised the lessons: it is sure of them, but never as sure as the higher floor."""
+    config = learnt.config.model_copy(update={"min_confidence": floor})
+    model = ExperienceModel(learnt.model, learnt.vocabulary, config)
+    step = lessons[0].steps[0]
+    query = {0: Query(step.state, step.action)}
+
+    def ask(**checks):
+        return model.begin([lessons[0].task]).predict(query, **checks)[0]
+
+    determined = ask(is_undetermined=lambda row, answer: False)
+    assert determined == (expected(step) if is_given else None)
+    assert model.counts.refusals[Refusal.UNSURE] == model.unanswered_steps == int(not is_given)
+    assert ask(is_undetermined=lambda row, answer: True) == expected(step), "an open answer may be unlikely"
+    assert ask() == expected(step), "fidelity is that of the model itself"

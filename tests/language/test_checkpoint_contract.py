@@ -12,6 +12,7 @@ import json
 import pytest
 import torch
 from builders import make_episode, make_task
+from foreign import CHATML, make_checkpoint
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
@@ -23,7 +24,6 @@ from components.language.backbone import load_backbone, save_model
 from components.language.checkpoint_files.inspection import inspect_model
 from components.language.engines.kept_cache import KeptCacheEngine
 from components.language.training.fine_tuning import supervised_finetune
-from language.foreign import CHATML, make_checkpoint
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"

@@ -7,6 +7,7 @@ import random
 
 import pytest
 import torch
+from foreign import make_checkpoint
 
 from components.config import BackboneConfig, LoraConfig, load_config
 from components.errors import ConfigError
@@ -18,7 +19,6 @@ from components.language.training.examples import Example, Segment, collate
 from components.language.training.fine_tuning import supervised_finetune
 from components.language.training.token_scores import token_logprobs
 from components.language.vocabulary.compact_vocabulary import CompactVocabulary
-from language.foreign import make_checkpoint
 from language.training.test_training import EXAMPLES, SETTINGS, weights_of
 from language.training.test_training import make_model as make_tiny
 

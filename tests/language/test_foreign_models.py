@@ -7,6 +7,7 @@ import shutil
 import pytest
 import torch
 from builders import make_episode, make_task
+from foreign import CHATML, make_checkpoint
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
@@ -23,7 +24,6 @@ from components.language.training.fine_tuning import supervised_finetune
 from components.language.vocabulary.markers import MARKERS
 from components.policy.behaviour_cloning import clone
 from components.policy.policy import Policy
-from language.foreign import CHATML, make_checkpoint
 
 WORKING = ["llama", "qwen2", "qwen3", "mistral", "gemma", "gpt_neox", "gpt2", "phi3"]
 EPISODES = [

@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 from builders import make_episode, make_task
+from foreign import make_checkpoint
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
@@ -22,7 +23,6 @@ from components.policy.policy import Policy
 from components.policy.rl.log_probabilities import score_tokens
 from components.policy.rollout import Rollout
 from components.records import Trajectory
-from language.foreign import make_checkpoint
 
 PROMPT = [5, 6, 7, 8]
 EMBEDDINGS = "model.embed_tokens.weight"

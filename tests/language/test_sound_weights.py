@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 import torch
+from foreign import make_checkpoint
 from safetensors.torch import load_file, save_file
 
 from components.errors import DataError
@@ -14,7 +15,6 @@ from components.language.backbone import load_backbone, save_model
 from components.language.checkpoint_files.inspection import inspect_model
 from components.language.checkpoint_files.weight_files import SINGLE
 from components.language.sampled_ids import without_unknown
-from language.foreign import make_checkpoint
 
 IDS = torch.tensor([[5, 6, 7, 8, 9]])
 EMBEDDINGS = "model.embed_tokens.weight"

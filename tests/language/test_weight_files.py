@@ -8,13 +8,13 @@ import shutil
 
 import pytest
 import torch
+from foreign import make_checkpoint
 from safetensors.torch import load_file, save_file
 
 from components.errors import DataError
 from components.language.backbone import load_backbone
 from components.language.checkpoint_files import model_size
 from components.language.checkpoint_files.weight_files import INDEX, LARGEST_SETTINGS, SINGLE, stored_weights
-from language.foreign import make_checkpoint
 
 PROMPT = torch.tensor([[5, 6, 7, 8]])
 

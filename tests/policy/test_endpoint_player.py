@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from builders import ROOM, make_task
 from chat_server import ChatServer, Reply
-from language.foreign import CHATML, make_checkpoint
+from foreign import CHATML, make_checkpoint
 
 from components.environments.protocol import NO_ACTION, Step
 from components.errors import EndpointError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import make_task
-from language.foreign import CHATML, make_checkpoint
+from foreign import CHATML, make_checkpoint
 
 from components.config import ExperienceModelConfig
 from components.experience.formats.choose import world_format

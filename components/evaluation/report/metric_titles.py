@@ -136,6 +136,10 @@ TERMS = {
         "dreamed states confirmed",
         "share of the dreamed successes' states that equal the real engine's",
     ),
+    "unsure_answers_a_step": (
+        "unsure answers per step",
+        "dreamed answers below experience_model.min_confidence, which ended their episodes",
+    ),
     "same_action_rate": (
         "logged action taken",
         "share of steps of held-out successful logs at which the policy's most probable action is the logged "

@@ -7,6 +7,8 @@ An answer passes these checks in order (`Refusal` names them):
 2. parsable: it has the form that `WorldFormat.parse` reads.
 3. coherent: the caller accepts it. The dream refuses a state that contradicts the episode so far.
 
+Before them, in a dream, `PredictionBatch.predict` refuses an answer that the model is too unsure of.
+
 An ungrounded answer keeps its longest valid prefix: the rest is generated again behind it.
 """
 
@@ -35,6 +37,7 @@ class Refusal(StrEnum):
     UNGROUNDED = "ungrounded"
     UNPARSABLE = "unparsable"
     INCOHERENT = "incoherent"
+    UNSURE = "unsure"
 
 
 @dataclass

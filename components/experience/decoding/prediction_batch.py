@@ -7,6 +7,7 @@ tries of refused answers are generated there, several at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from components.experience.decoding.answer_checks import (
     DecodingCounts,
     GroundingCheck,
     ReadAnswer,
+    Refusal,
     RowCheck,
     StepContext,
 )
@@ -86,8 +88,8 @@ class PredictionBatch:
         Args:
             is_coherent: (row, answer) -> False refuses the answer; it is sampled again.
             is_undetermined: (row, greedy answer) -> whether the history does not determine the answer. Then
-                state and outcome are sampled behind its reasoning, at the config's temperature. None: all
-                answers are greedy.
+                state and outcome are sampled behind its reasoning, at the config's temperature. Any other
+                answer below `min_confidence` is none. None: all answers are greedy, however unsure.
 
         Raises:
             DataError: a prompt does not fit behind its row. Nothing was generated; the other rows can be
@@ -104,6 +106,16 @@ class PredictionBatch:
         greedy = {
             row: checks.read(generation, self._context(row)) for row, generation in self.written.items()
         }
+        unsure_rows: set[int] = set()
+        if is_undetermined is not None and self._config.min_confidence > 0:
+            unsure_rows = {
+                row
+                for row, read in greedy.items()
+                if read.answer
+                and confidence_of(self.written[row]) < self._config.min_confidence
+                and not is_undetermined(row, read.answer)
+            }
+            self._counts.refusals[Refusal.UNSURE] += len(unsure_rows)
         sampled: dict[int, Answer | None] = {}
         if is_undetermined is not None and self._config.temperature > 0:
             undetermined_rows = [
@@ -112,8 +124,11 @@ class PredictionBatch:
                 if read.answer and read.valid_prefix is None and is_undetermined(row, read.answer)
             ]
             sampled = self._sample_outcomes({row: prompt_ends[row] for row in undetermined_rows}, checks)
-        answers = {row: sampled.get(row) or checks.accept(row, read) for row, read in greedy.items()}
-        refused_rows = [row for row, answer in answers.items() if answer is None]
+        answers = {
+            row: None if row in unsure_rows else sampled.get(row) or checks.accept(row, read)
+            for row, read in greedy.items()
+        }
+        refused_rows = [row for row, answer in answers.items() if answer is None and row not in unsure_rows]
         answers |= self._answer_again(refused_rows, prompts, prompt_ends, greedy, checks)
         answers |= _fall_back_to_greedy([row for row in refused_rows if answers[row] is None], greedy, checks)
         self._session.rewind(trunk_lengths)
@@ -268,6 +283,11 @@ class PredictionBatch:
             has_stopped = written[row].stopped and len(tokens) <= limit
             written[row] = Generation(tokens[:limit], logprobs[:limit], has_stopped)
         return written
+
+
+def confidence_of(generation: Generation) -> float:
+    """The probability that the model gives to all tokens of a generation."""
+    return math.exp(sum(generation.logprobs))
 
 
 def _fall_back_to_greedy(

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 from builders import make_episode, make_task, make_transition
+from foreign import CHATML, make_checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from language.foreign import CHATML, make_checkpoint
 
 from components.config import ExperienceModelConfig
 from components.experience.decoding.answer_checks import AnswerChecks, DecodingCounts, StepContext

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 from builders import make_episode, make_task
-from language.foreign import make_checkpoint
+from foreign import make_checkpoint
 from safetensors.torch import load_file, save_file
 
 from components.config import load_config

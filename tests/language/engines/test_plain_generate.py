@@ -8,7 +8,7 @@ import shutil
 import pytest
 import torch
 from builders import make_episode, make_task
-from language.foreign import make_checkpoint
+from foreign import make_checkpoint
 from transformers import AutoModelForCausalLM, GenerationConfig
 
 from components.config import ExperienceModelConfig, RetrievalConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from language.foreign import CHATML, make_checkpoint
+from foreign import CHATML, make_checkpoint
 
 from components.config import load_config
 from components.errors import ConfigError

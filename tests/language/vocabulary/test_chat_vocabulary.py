@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from language.foreign import CHATML, make_checkpoint
+from foreign import CHATML, make_checkpoint
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 

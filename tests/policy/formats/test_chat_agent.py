@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from builders import make_episode, make_task, with_thoughts
+from foreign import CHATML, make_checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from language.foreign import CHATML, make_checkpoint
 
 from components.config import CloningConfig
 from components.environments.protocol import NO_ACTION, Step
