@@ -23,7 +23,7 @@ PLAYED = [
 ]
 
 
-def chosen(monkeypatch, behaviours, *, most=9):
+def chosen(monkeypatch, behaviours, *overrides, most=9):
     """Return the numbers of the episodes above that are cloned."""
     episodes = [
         Trajectory(
@@ -33,7 +33,7 @@ def chosen(monkeypatch, behaviours, *, most=9):
         for n, (behaviour, reward) in enumerate(PLAYED)
     ]
     monkeypatch.setattr(run_data, "training_episodes", lambda run, train: episodes)
-    run = SimpleNamespace(config=load_config(None, [f"cloning.demonstrations={most}"]))
+    run = SimpleNamespace(config=load_config(None, [f"cloning.demonstrations={most}", *overrides]))
     return [episodes.index(episode) for episode in run_data.episodes_to_clone(run, Path(), behaviours)]
 
 
@@ -44,7 +44,14 @@ def test_only_successful_expert_episodes_and_all_others_are_cloned(monkeypatch):
     assert chosen(monkeypatch, ["expert", "random"], most=2) == [0, 4]
 
 
+def test_only_successes_leaves_out_all_failures(monkeypatch):
+    everyone = ["expert", "noisy", "near_miss", "random"]
+    assert chosen(monkeypatch, everyone, "cloning.only_successes=true") == [
+        number for number, (_, reward) in enumerate(PLAYED) if reward
+    ]
+
+
 def test_without_an_episode_to_clone_the_message_says_so(monkeypatch):
     monkeypatch.setitem(globals(), "PLAYED", [("expert", 0.0)])
-    with pytest.raises(TrainingError, match="no episode of expert or noisy .of an expert: no succ"):
+    with pytest.raises(TrainingError, match="no episode of expert or noisy .of an expert, or with "):
         chosen(monkeypatch, ["expert", "noisy"])

@@ -1,0 +1,118 @@
+"""The base of an adapter for a world that is written in Python and can list its tasks.
+
+Its heir gives a world class, the specifications of all tasks of a split, and, if there is one, an expert.
+What follows from them is here: drawing tasks, opening rows of worlds, and behaviours that leave the expert's
+way. `components/environments/template.py` is an example to copy.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from components.config.worlds.environment_config import EnvironmentConfig
+from components.environments.protocol import Behaviour, RealEnvironment, Step
+from components.environments.text_world.plain_adapter import PlainAdapter, build_task, sample_tasks
+from components.environments.validation_split import require_split
+from components.environments.vectorized import RowsEnvironment
+from components.errors import EnvironmentFailure
+from components.records import TEST, TRAIN, Task, Trajectory
+
+ERROR_RATES = {"expert": 0.0, "noisy": 0.2, "near_miss": 0.5, "random": 1.0}
+"""Behaviour -> the share of steps in which it leaves the expert's way."""
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """One task: its name, its instruction, and the plain values that the world starts it from."""
+
+    name: str
+    instruction: str
+    values: Mapping[str, Any]
+
+
+class PythonWorld(ABC):
+    """One episode at a time. What it raises counts as a failure of the world, never as the agent's."""
+
+    admissible: Sequence[str] = ()
+    """The actions that are possible now; empty if the world does not say."""
+
+    def begin(self, task: Task) -> str:
+        """Start the episode of `task` and return the initial state."""
+        return self.start(**json.loads(task.spec))
+
+    start: Callable[..., str]
+    """The heir's: start an episode from the values of its `TaskSpec` and `instruction`, given by name.
+
+    Returns the initial state, the same for the same values.
+    """
+
+    @abstractmethod
+    def act(self, action: str) -> Step:
+        """Take one step. Answer an impossible or senseless action with a state that says so."""
+
+    def close(self) -> None:  # noqa: B027
+        """Free what it holds; a world that holds nothing leaves this out."""
+
+
+class PythonWorldAdapter(PlainAdapter):
+    """An adapter of `world`; the heir writes `specs`, and `expert` and `mistakes` where it can."""
+
+    name = "own"
+    world: ClassVar[type[PythonWorld]]
+    splits: Sequence[str] = (TRAIN, TEST)
+
+    def __init__(self, config: EnvironmentConfig) -> None:
+        self.seed = config.seed
+
+    @abstractmethod
+    def specs(self, split: str) -> list[TaskSpec]:
+        """Return all tasks of a split, in the same order each time."""
+
+    def expert(self, task: Task, trajectory: Trajectory) -> str:
+        """Return the best action after `trajectory`, from what the agent has seen.
+
+        Raises:
+            EnvironmentFailure: the world has no expert; then only `random` plays.
+        """
+        raise EnvironmentFailure("This world has no expert.", "Expected one for this behaviour.")
+
+    def mistakes(self, task: Task, rng: random.Random) -> list[str]:
+        """Return actions that are impossible or senseless in the task."""
+        return ["?"]
+
+    def tasks(self, split: str, count: int, seed: int) -> list[Task]:
+        """Return `count` different tasks of a split."""
+        require_split(split, self.splits)
+        rng = random.Random(f"{split}/{self.seed}/{seed}")
+        return [self._task(split, spec) for spec in sample_tasks(rng, self.specs(split), count, split)]
+
+    def _task(self, split: str, spec: TaskSpec) -> Task:
+        task = build_task(self.name, spec.name, split, spec.instruction, "", **spec.values)
+        return replace(task, initial_state=self.world().begin(task))
+
+    def open(
+        self, budget: int | None = None, *, workers: int | None = None, stock: bool = False
+    ) -> RealEnvironment:
+        """Open an environment with a world for each row."""
+        return RowsEnvironment(self.world, budget)
+
+    def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
+        """Return the expert, or a behaviour that leaves its way more or less often."""
+        if name not in ERROR_RATES:
+            raise EnvironmentFailure(
+                f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(ERROR_RATES)}."
+            )
+        rng = random.Random(f"{name}/{task.id}/{seed}")
+        mistakes = self.mistakes(task, rng)
+
+        def act(trajectory: Trajectory, admissible: Sequence[str]) -> tuple[str, str]:
+            others = mistakes if name == "near_miss" else [*admissible, *mistakes]
+            is_error = rng.random() < ERROR_RATES[name]
+            return "", rng.choice(others) if is_error else self.expert(task, trajectory)
+
+        return act
