@@ -128,6 +128,10 @@ class Config(Section):
                 "fidelity.judged.",
             )
 
+    def without_unused_endpoint(self) -> Config:
+        """Return the config with the default `endpoint` if no stage asks one."""
+        return self if self._endpoint_users() else self.model_copy(update={"endpoint": EndpointConfig()})
+
     def _endpoint_users(self) -> list[str]:
         """Return the settings that make a stage ask the endpoint."""
         model = self.experience_model

@@ -56,6 +56,7 @@ def prepare_run_on_logs(
     print_imported(page, data, is_last=False)
     from flows.checks.fit_to_logs import fit_to_logs
 
+    settings = settings.without_unused_endpoint()  # which a judge of outcomes may have been asked at
     system, _ = data.imported.systems.most_common(1)[0]
     keys = [text.partition("=")[0] for text in overrides or []]
     settings, fitted = fit_to_logs(workspace, settings, system, keys)

@@ -13,16 +13,22 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypedDict
 
 from components.config import Config
+from components.errors import ConfigError
+from components.language.endpoint.chat_completions import Usage
+from components.language.endpoint.json_endpoint import Endpoint
 from components.trajectories.dvc.snapshots import Snapshot, push, snapshot
 from components.trajectories.imports.dataset import SPLITS, Imported, build
+from components.trajectories.imports.judged_outcomes import judged
 from components.trajectories.imports.log_formats import LogFormat, logged_episodes
 from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped
-from components.trajectories.imports.outcomes import outcome_rule
+from components.trajectories.imports.outcomes import JUDGE, outcome_rule
 from components.trajectories.imports.secrets import Masker
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.jobs.collect import STAGED, move_files
+from flows.run.teacher_annotations import ANSWERS
 
 SKIPPED = Path(".dreamgym", "import", "skipped.jsonl")
 """List of what was left out, in the repository."""
@@ -32,6 +38,14 @@ CUT = " ..."
 """Ends a text that was cut."""
 EPISODES_BETWEEN_REPORTS = 1000
 Report = Callable[[str], None]
+
+
+class BuildSettings(TypedDict):
+    """Options of `build`."""
+
+    held_out: float
+    longest_text: int
+    behaviour: str
 
 
 @dataclass(frozen=True)
@@ -57,11 +71,12 @@ class ImportOptions:
 
 @dataclass(frozen=True)
 class ImportedData:
-    """What was imported, the number of masked secrets, and the new version of data/."""
+    """What was imported, the number of masked secrets, the new version of data/, and what a judge cost."""
 
     imported: Imported
     masked: int
     version: Snapshot
+    judge: Usage
 
 
 def import_logs(
@@ -70,7 +85,8 @@ def import_logs(
     """Replace the data of `WORLD` by the episodes of logs, and save it as a new version.
 
     Raises:
-        ConfigError: the rule of outcomes, or a pattern of secrets, cannot be used.
+        ConfigError: the rule of outcomes, or a pattern of secrets, cannot be used; a judge has no endpoint.
+        EndpointError: the judge's endpoint refuses every question.
         DataError: a file cannot be read or written, or fewer than three tasks are left.
     """
     rule = outcome_rule(options.outcome, options.success)
@@ -78,13 +94,19 @@ def import_logs(
     longest = config.data.max_text_chars
     logged = logged_episodes(paths, options.form, rule, masker.mask)
     episodes = _episodes(logged, longest if options.cut else 0, report)
-    imported = build(
-        episodes,
-        WORLD,
-        held_out=options.held_out,
-        longest_text=longest,
-        behaviour=options.behaviour,
-    )
+    settings: BuildSettings = {
+        "held_out": options.held_out,
+        "longest_text": longest,
+        "behaviour": options.behaviour,
+    }
+    usage = Usage()
+    if options.outcome == JUDGE:
+        _require_judge(config)
+        with Endpoint(config.endpoint, root / ANSWERS) as endpoint:
+            imported = build(judged(episodes, endpoint), WORLD, **settings)
+            usage = endpoint.usage
+    else:
+        imported = build(episodes, WORLD, **settings)
     _write_skipped(root / SKIPPED, imported)
     layout = DataLayout.of(root, WORLD)
     if any(path.is_file() for path in (root / "data").rglob("*")):
@@ -92,7 +114,17 @@ def import_logs(
     _write(layout, imported)
     version = snapshot(root)
     push(root)
-    return ImportedData(imported, masker.found, version)
+    return ImportedData(imported, masker.found, version, usage)
+
+
+def _require_judge(config: Config) -> None:
+    """Raise ConfigError if no endpoint is named."""
+    if not (config.endpoint.url and config.endpoint.model):
+        raise ConfigError(
+            "--outcome judge asks a language model, and endpoint.url or endpoint.model is empty.",
+            "Expected an OpenAI-compatible endpoint.",
+            "Add endpoint.url=http://localhost:8000/v1 endpoint.model=NAME.",
+        )
 
 
 def _episodes(

@@ -130,6 +130,23 @@ def test_logs_without_a_success_are_refused_before_the_first_stage(repository, t
     assert code == 0, text
 
 
+def test_a_judge_tells_the_outcomes_and_without_an_endpoint_the_message_says_so(repository, tmp_path):
+    log = tmp_path / "unknown.jsonl"
+    write_log(log, outcome=False)
+    code, text, _ = retrain(repository, "--logs", str(log), "--outcome", "judge")
+    assert code != 0 and "endpoint.url or endpoint.model is empty" in text
+
+    def judge(body):
+        ending = json.loads(body["messages"][1]["content"])["steps"][-1]["observation"]
+        return Reply({"reasoning": "the lamp", "outcome": "success" if "is on" in ending else "failure"})
+
+    with ChatServer(answer=judge) as server:
+        endpoint = [f"endpoint.url={server.url}", "endpoint.model=judge"]
+        words = ["--logs", str(log), "--outcome", "judge", "--dry-run", *endpoint]
+        code, text, _ = retrain(repository, *words)
+    assert code == 0 and "16 success, 8 failure" in text, text
+
+
 def test_logs_with_a_live_world_are_refused(repository):
     code, text, _ = retrain(repository, "--logs", "agent.jsonl", "environment.name=alfworld")
     assert code != 0 and "does not say how a live world starts its tasks" in text

@@ -13,6 +13,8 @@ from typing import Any
 from components.errors import ConfigError
 from components.trajectories.imports.logged_episode import LoggedStep
 
+JUDGE = "judge"
+"""`--outcome` that asks a language model."""
 USUAL_FIELDS = ("success", "is_success", "successful", "reward", "score", "outcome", "resolved")
 """Fields that are looked for, in this order, in the record and in its `metadata`, if none is named."""
 YES = frozenset({"true", "yes", "success", "succeeded", "successful", "passed", "pass", "won", "resolved"})
@@ -28,7 +30,8 @@ def outcome_rule(text: str, threshold: float) -> OutcomeRule:
     Args:
         text: "" looks for `USUAL_FIELDS`; `field:PATH` reads a field, with dots for fields within fields;
             `last:PATTERN` is a success if the regular expression is found in the last observation, or in the
-            last action of an episode that ends with it; `unknown` tells nothing.
+            last action of an episode that ends with it; `unknown` tells nothing, and neither does `judge`,
+            which `judged_outcomes.py` asks afterwards.
         threshold: least number that is a success.
 
     Raises:
@@ -37,7 +40,7 @@ def outcome_rule(text: str, threshold: float) -> OutcomeRule:
     kind, _, rest = text.partition(":")
     if not text:
         return lambda record, steps: _first_known(record, threshold)
-    if text == "unknown":
+    if text in ("unknown", JUDGE):
         return lambda record, steps: None
     if kind == "field" and rest:
         return lambda record, steps: read_outcome(_at(record, rest), threshold)
@@ -46,7 +49,7 @@ def outcome_rule(text: str, threshold: float) -> OutcomeRule:
         return lambda record, steps: bool(pattern.search(_last_text(steps)))
     raise ConfigError(
         f"--outcome is {text!r}.",
-        "Expected field:PATH, last:PATTERN or unknown.",
+        "Expected field:PATH, last:PATTERN, judge or unknown.",
         "For example: --outcome field:metadata.success",
     )
 

@@ -31,6 +31,13 @@ def print_imported(page: Output, data: ImportedData, *, is_last: bool = True) ->
     page.text(
         f"{imported.without_thoughts:,} of {steps:,} steps have no thought; {data.masked:,} secrets masked."
     )
+    if data.judge.calls or data.judge.cached_calls:
+        page.text(
+            f"Outcomes by the judge: {data.judge.calls:,} answers, {data.judge.cached_calls:,} more from the "
+            f"cache; {data.judge.prompt_tokens:,} tokens read and {data.judge.completion_tokens:,} written. "
+            "They are its opinion."
+        )
+        page.put(judge=data.judge.costs())
     if imported.reasons:
         left_out: list[list[str | int]] = [
             [reason, count] for reason, count in imported.reasons.most_common()

@@ -186,6 +186,8 @@ def test_each_environment_has_an_experiment_and_so_a_champion_of_its_own():
         "quick-browser": "dreamgym-browser",
         "smollm2": "dreamgym-smollm2",
         "smollm2-smoke": "dreamgym-smollm2-smoke",
+        "logs": "dreamgym-logs",
+        "prompted": "dreamgym-prompted",
     }
     shop = load_config(ROOT / "configs" / "quick-webshop.yaml", ["tracking.experiment=mine"])
     assert (
