@@ -23,7 +23,7 @@ from components.tracking.run_environment import Environment, Git
 from components.tracking.runs import read_games, read_metrics
 from components.trajectories.dvc.snapshots import data_hash
 from flows.jobs.reproduce import reproduce
-from flows.jobs.study_cells import read_cell
+from flows.jobs.studies.study_cells import read_cell
 from flows.past_runs.resume import cell_of
 
 

@@ -7,12 +7,18 @@ before count as `revealed`. Only the adapter knows what a fact is and what contr
 
 from __future__ import annotations
 
+import re
+import string
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from components.environments.capabilities import Adapter
 from components.environments.protocol import Fact
 from components.records import Trajectory, Transition
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 @dataclass(frozen=True)
@@ -99,3 +105,16 @@ def _reveals(adapter: Adapter, trajectory: Trajectory) -> bool:
 
 def _split_last_step(trajectory: Trajectory) -> tuple[Trajectory, Transition]:
     return trajectory.up_to(len(trajectory.steps) - 1), trajectory.steps[-1]
+
+
+def normalised_words(text: str) -> list[str]:
+    """Return the words of a text in lower case, without punctuation and articles.
+
+    As SQuAD compares answers (Rajpurkar et al. 2016, arXiv 1606.05250, section 6.1).
+    """
+    return _ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split()
+
+
+def common_word_count(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return how many words two texts have in common, each as often as both have it."""
+    return (Counter(first) & Counter(second)).total()

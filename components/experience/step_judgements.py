@@ -17,6 +17,7 @@ from components.experience.decoding.prediction_batch import Query, confidence_of
 from components.experience.dreaming_model import DreamingModel, EpisodeBatch
 from components.experience.formats.world_format import Answer
 from components.experience.retrieval.replay_buffer import ReplayBuffer
+from components.experience.state_comparison import common_word_count, normalised_words
 from components.records import Trajectory, Transition
 
 
@@ -38,6 +39,8 @@ class Judgement:
         refused: the real world did not carry out the action.
         malformed: the action is no command of the world.
         reward, predicted_reward: 0 or 1.
+        same_words: both states have the same words in order, apart from case, punctuation and articles.
+        common_words, words: words that both states have, and words of both together.
         confidence: probability that the model gives to its whole answer, token by token; NaN: not recorded.
             Not compared, since other rows of a batch change its last digits.
 
@@ -68,6 +71,9 @@ class Judgement:
     predicted_changed: int = 0
     same_event: bool = True
     contradicted_sure: int = 0
+    same_words: bool = False
+    common_words: int = 0
+    words: int = 0
     confidence: float = field(default=math.nan, compare=False)
 
 
@@ -130,6 +136,7 @@ def judge_answer(adapter: Adapter, history: Trajectory, real: Transition, answer
     predicted = answer.state if answer else ""
     claims = adapter.facts(history.with_step(replace(real, next_state=predicted))) if answer else set()
     contradicted = [claim for claim in claims if adapter.contradicts(claim, truth)]
+    predicted_words, real_words = normalised_words(predicted), normalised_words(real.next_state)
     sure_kinds = _single_valued_kinds(facts_before) & _single_valued_kinds(truth)
     return Judgement(
         transition=real,
@@ -152,6 +159,9 @@ def judge_answer(adapter: Adapter, history: Trajectory, real: Transition, answer
         predicted_changed=_count_state_facts(claims - facts_before),
         same_event=_events(claims) == _events(truth),
         contradicted_sure=sum(claim[0] in sure_kinds for claim in contradicted),
+        same_words=answer is not None and predicted_words == real_words,
+        common_words=common_word_count(predicted_words, real_words),
+        words=len(predicted_words) + len(real_words),
     )
 
 

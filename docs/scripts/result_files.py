@@ -9,7 +9,7 @@ from typing import Any
 
 from components.evaluation.metrics.intervals import Estimate
 from components.evaluation.study.cells import Cell
-from flows.jobs.study_methods import METHODS
+from flows.jobs.studies.study_methods import METHODS
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path("docs/results")

@@ -7,7 +7,7 @@ from result_files import SUCCESS, Metrics, interval, read_cells, read_metrics, t
 from components.evaluation.study.study_results import summarise
 from components.evaluation.study.study_table import study_table
 from components.evaluation.study.transfer_table import transfer_table
-from flows.jobs.study_methods import BASE, BASES
+from flows.jobs.studies.study_methods import BASE, BASES
 
 
 def study(name: str) -> str:

@@ -237,8 +237,8 @@ def run_study(
     """
     from components.evaluation.study.study_results import summarise
     from flows.cli.tables.methods_table import print_study
-    from flows.jobs.study import study
-    from flows.jobs.study_methods import BASE, BASES
+    from flows.jobs.studies.study import study
+    from flows.jobs.studies.study_methods import BASE, BASES
 
     cells_by_method = study(settings, workspace, methods, seeds, cells, finished=finished)
     metrics = summarise(cells_by_method, BASE, BASES)

@@ -85,7 +85,7 @@ def ablate_fidelity(
     """
     with report_failures(debug, resumes=True), output(json_file) as page:
         settings, workspace = prepare_run(config, overrides, root)
-        from flows.jobs import ablation
+        from flows.jobs.studies import ablation
 
         chosen = ablation.chosen_variants(variants, sizes)
         ablation.require_figure_formats(figure, curve)
@@ -135,8 +135,8 @@ def study(
     with report_failures(debug, resumes=True), output(json_file) as page:
         settings, workspace = prepare_run(config, overrides, root)
         from components.evaluation.report.document_tables import text_around_table
-        from flows.jobs.study import write_study
-        from flows.jobs.study_methods import chosen_methods
+        from flows.jobs.studies.study import write_study
+        from flows.jobs.studies.study_methods import chosen_methods
 
         method_names = chosen_methods(methods)
         seed_list = _parse_seeds(seeds)
@@ -190,8 +190,8 @@ def transfer(
         files = [Path(argument) for argument in configs if "=" not in argument]
         settings = [prepare_run(file, overrides, root) for file in files]
         from flows.cli.tables.fidelity_table import print_transfer
-        from flows.jobs.transfer import by_environment, write_transfer
-        from flows.jobs.transfer import transfer as run_transfer
+        from flows.jobs.studies.transfer import by_environment, write_transfer
+        from flows.jobs.studies.transfer import transfer as run_transfer
 
         environments = by_environment([config for config, _ in settings])
         prepare_flow_logs(debug)

@@ -123,7 +123,7 @@ def resume(
         from flows.checks.config_checks import check_settings
         from flows.checks.preflight import ensure_data, require_repository
         from flows.cli.tables.plan_table import print_plan
-        from flows.jobs.study import steps_of
+        from flows.jobs.studies.study import steps_of
         from flows.past_runs.resume import cell_of, resumable
         from flows.retrain import STEPS, retrain
         from flows.run.plan import plan

@@ -13,7 +13,7 @@ from components.config import Config, load_config
 from components.errors import DataError, DreamGymError
 from components.tracking.manifest import Manifest
 from components.tracking.runs import find_run, list_runs
-from flows.jobs.study_methods import METHODS
+from flows.jobs.studies.study_methods import METHODS
 from flows.retrain import STEPS
 from flows.run.games.validation_games import with_validation_draw
 from flows.run.plan import REUSED, plan

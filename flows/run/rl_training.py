@@ -17,7 +17,7 @@ from components.language.training.examples import Example
 from components.policy.formats.demonstrations import render_demonstration
 from components.policy.policy import Policy
 from components.policy.policy_snapshots import Snapshots
-from components.policy.rl.algorithms import make_algorithm
+from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.loop import Loop, LoopState
 from components.policy.rl.rollout_workers import Player
 from components.policy.rl.task_source import TaskSource

@@ -16,8 +16,8 @@ from components.evaluation.study.cells import Cell
 from components.evaluation.study.study_results import summarise
 from components.evaluation.study.study_table import study_table
 from components.evaluation.study.transfer_table import transfer_table
-from flows.jobs.study import write_study
-from flows.jobs.study_methods import BASE, BASES, METHODS
+from flows.jobs.studies.study import write_study
+from flows.jobs.studies.study_methods import BASE, BASES, METHODS
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -31,8 +31,8 @@ from components.language.training.examples import Example
 from components.language.training.training_speed import SpeedWatch
 from components.policy.policy import Policy
 from components.policy.policy_snapshots import Snapshots
-from components.policy.rl.algorithm import Algorithm, TrainingSample
-from components.policy.rl.algorithms import learner_class
+from components.policy.rl.algorithms.algorithm import Algorithm, TrainingSample
+from components.policy.rl.algorithms.choose import learner_class
 from components.policy.rl.learner import DEMONSTRATION_LOSS
 from components.policy.rl.loop_checkpoints import learner_state, read_loop_checkpoint
 from components.policy.rl.rollout_workers import Player

@@ -23,7 +23,7 @@ from components.evaluation.metrics.intervals import Estimate, exact_value
 from components.evaluation.metrics.speed import Work, speed_metrics
 from components.language.threads import threads as using
 from components.policy.policy import Policy
-from components.policy.rl.algorithms import make_algorithm
+from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.loop import Loop
 from components.policy.rl.task_source import EvenTasks
 from components.policy.rollout import Rollout

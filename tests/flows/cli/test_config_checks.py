@@ -14,8 +14,8 @@ from components.files import write_json
 from components.language.backbone import save_model
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.checks.config_checks import check_settings
-from flows.jobs.cell_origin import origin_of, require_origin
 from flows.jobs.collect import recorded_settings
+from flows.jobs.studies.cell_origin import origin_of, require_origin
 from flows.run.pipeline_run import Run
 from flows.run.run_data import experience_model_backbone, policy_backbone
 
@@ -272,7 +272,7 @@ def test_damaged_settings_are_named(recorded, text):
 
 
 def test_a_cell_of_a_world_behind_a_server_is_read_back(tmp_path, monkeypatch):
-    monkeypatch.setattr("flows.jobs.cell_origin.part_hash", lambda *_: "data")
+    monkeypatch.setattr("flows.jobs.studies.cell_origin.part_hash", lambda *_: "data")
     world = ["environment.name=openenv", "environment.openenv.url=http://here:8000"]
     first, other, wrong = (
         origin_of(load_config(None, [*world, *more]), tmp_path)

@@ -15,7 +15,7 @@ from components.files import parse_json
 from components.trajectories.dvc.pointer import parse_pointer
 from flows.deployment.prefect_yaml import read_deployments
 from flows.deployment.scheduled_flows import study_from_file
-from flows.jobs.study_cells import cell_file, read_cell, write_cell
+from flows.jobs.studies.study_cells import cell_file, read_cell, write_cell
 
 ROOT = Path(__file__).parents[3]
 

@@ -13,8 +13,8 @@ from components.errors import DataError
 from components.evaluation.metrics.open_loop import OpenLoopEpisode
 from components.evaluation.study.ablation_results import apply_variant, pooled_metrics
 from components.experience.step_judgements import Judgement
-from flows.jobs.ablation_cells import Cell, read_cell, write_cell
-from flows.jobs.cell_origin import origin_of
+from flows.jobs.studies.ablation_cells import Cell, read_cell, write_cell
+from flows.jobs.studies.cell_origin import origin_of
 
 ROOT = Path(__file__).parents[3]
 JUDGEMENTS = [

@@ -6,7 +6,7 @@ import pytest
 
 from components.config import load_config
 from components.errors import ConfigError
-from flows.jobs.transfer import by_environment
+from flows.jobs.studies.transfer import by_environment
 
 WORLDS = ("alfworld", "webshop")
 

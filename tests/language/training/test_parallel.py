@@ -19,7 +19,7 @@ from components.language.training import parallel
 from components.language.training.examples import Example, Segment
 from components.language.training.fine_tuning import supervised_finetune
 from components.policy.policy import Policy
-from components.policy.rl.algorithms import make_algorithm
+from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.loop import Loop
 from components.policy.rl.rollout_workers import LocalPlayer
 from components.policy.rl.task_source import EvenTasks

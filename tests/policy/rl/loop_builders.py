@@ -14,7 +14,7 @@ from components.config.algorithm_config import ALGORITHMS as ALGORITHM_SECTIONS
 from components.environments.protocol import Step
 from components.policy.formats.demonstrations import render_demonstration
 from components.policy.policy import Policy
-from components.policy.rl.algorithms import make_algorithm
+from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.loop import (
     Loop,
 )

@@ -12,8 +12,8 @@ from components.config import RLConfig
 from components.config.algorithm_config import DPOConfig
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
-from components.policy.rl.algorithms import make_algorithm
-from components.policy.rl.dpo import preference_loss, preference_pairs
+from components.policy.rl.algorithms.choose import make_algorithm
+from components.policy.rl.algorithms.dpo import preference_loss, preference_pairs
 from components.policy.rollout import Rollout
 
 

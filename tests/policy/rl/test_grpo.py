@@ -9,8 +9,8 @@ import torch
 from builders import make_episode, make_task
 
 from components.language.training.examples import Example, Segment
-from components.policy.rl.grpo import group_advantages, per_token, step_advantages
-from components.policy.rl.policy_gradient import clipped_loss, kl_estimate, mean_weights
+from components.policy.rl.algorithms.grpo import group_advantages, per_token, step_advantages
+from components.policy.rl.algorithms.policy_gradient import clipped_loss, kl_estimate, mean_weights
 from components.policy.rollout import Rollout
 
 

@@ -44,7 +44,7 @@ ALGORITHMS = [
 @pytest.mark.parametrize("settings", ALGORITHMS)
 def test_the_policy_learns_what_is_rewarded(settings, monkeypatch):
     """A policy cloned to four equally frequent actions learns to prefer the one that is rewarded."""
-    monkeypatch.setattr("components.policy.rl.rft.STEP_TOKENS", 64)
+    monkeypatch.setattr("components.policy.rl.algorithms.rft.STEP_TOKENS", 64)
     choices = ["go to desk 1", "open fridge 1", "take mug 1", "heat mug 1"]
     settings = {"family": "llama"} | settings
     policy = Policy(

@@ -10,9 +10,9 @@ from components.config import RLConfig
 from components.config.algorithm_config import PPOConfig
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
-from components.policy.rl.algorithm import LossInputs
-from components.policy.rl.algorithms import make_algorithm
-from components.policy.rl.ppo import generalised_advantages
+from components.policy.rl.algorithms.algorithm import LossInputs
+from components.policy.rl.algorithms.choose import make_algorithm
+from components.policy.rl.algorithms.ppo import generalised_advantages
 from components.policy.rollout import Rollout
 
 
@@ -67,8 +67,8 @@ def test_all_tokens_of_a_reply_have_its_advantage_and_the_first_has_its_value():
 
 
 def test_the_value_loss_is_the_clipped_squared_error(monkeypatch):
-    monkeypatch.setattr("components.policy.rl.ppo.VALUE_WEIGHT", 2.0)
-    monkeypatch.setattr("components.policy.rl.ppo.VALUE_CLIP", 0.1)
+    monkeypatch.setattr("components.policy.rl.algorithms.ppo.VALUE_WEIGHT", 2.0)
+    monkeypatch.setattr("components.policy.rl.algorithms.ppo.VALUE_CLIP", 0.1)
     ppo = make_algorithm(config(), Policy(make_model(), VOCABULARY))
     torch.nn.init.constant_(ppo.head.bias, 0.5)
     column = {

@@ -10,9 +10,9 @@ from components.config import RLConfig
 from components.config.algorithm_config import RFTConfig
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
-from components.policy.rl import rft as rft_module
-from components.policy.rl.algorithm import LossInputs
-from components.policy.rl.rft import RFT, RestartingLearner, annealing_factor
+from components.policy.rl.algorithms import rft as rft_module
+from components.policy.rl.algorithms.algorithm import LossInputs
+from components.policy.rl.algorithms.rft import RFT, RestartingLearner, annealing_factor
 from components.policy.rollout import Rollout
 
 

@@ -14,8 +14,8 @@ from components.errors import TrainingError
 from components.language.compute import Compute, has_bf16
 from components.policy.policy import Policy
 from components.policy.rl import sampler_correction
-from components.policy.rl.algorithm import LossInputs, TrainingSample
-from components.policy.rl.algorithms import make_algorithm
+from components.policy.rl.algorithms.algorithm import LossInputs, TrainingSample
+from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.log_probabilities import score_without_gradients
 from components.policy.rl.sampler_correction import (
     IMPORTANCE,

@@ -17,8 +17,8 @@ from components.config import RLConfig
 from components.config.algorithm_config import DPOConfig, GRPOConfig
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
-from components.policy.rl.algorithm import TrainingSample
-from components.policy.rl.algorithms import make_algorithm
+from components.policy.rl.algorithms.algorithm import TrainingSample
+from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.loop import Loop
 from components.policy.rl.reference import Reference
 from components.policy.rl.rollout_workers import LocalPlayer

@@ -18,8 +18,8 @@ from components.evaluation.study.cells import Cell
 from components.files import parse_json, read_text, write_json
 from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.store import read_tasks
-from flows.jobs.cell_origin import Origin, require_origin
-from flows.jobs.study_methods import METHODS
+from flows.jobs.studies.cell_origin import Origin, require_origin
+from flows.jobs.studies.study_methods import METHODS
 from flows.run.pipeline_run import Run
 from flows.run.stage_curves import series_of
 

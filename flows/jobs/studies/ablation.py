@@ -29,9 +29,9 @@ from components.evaluation.study.ablation_results import (
     variants,
 )
 from components.trajectories.store import DataLayout, read_transitions
-from flows.jobs.ablation_cells import Cell, read_cell, write_cell
-from flows.jobs.cell_origin import Origin, origin_of
 from flows.jobs.fidelity import examine, examine_dream
+from flows.jobs.studies.ablation_cells import Cell, read_cell, write_cell
+from flows.jobs.studies.cell_origin import Origin, origin_of
 from flows.run.pipeline_run import Run
 from flows.stages.experience_model import fine_tune_experience_model
 from flows.stages.validate import validate_data

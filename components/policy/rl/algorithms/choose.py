@@ -6,13 +6,13 @@ from components.config.algorithm_config import DPOConfig, GRPOConfig, PPOConfig,
 from components.config.rl_config import RLConfig
 from components.errors import ConfigError
 from components.policy.policy import Policy
-from components.policy.rl.algorithm import Algorithm
-from components.policy.rl.dpo import DPO
-from components.policy.rl.grpo import GRPO
+from components.policy.rl.algorithms.algorithm import Algorithm
+from components.policy.rl.algorithms.dpo import DPO
+from components.policy.rl.algorithms.grpo import GRPO
+from components.policy.rl.algorithms.ppo import PPO
+from components.policy.rl.algorithms.rft import RFT, RestartingLearner
 from components.policy.rl.learner import Learner
-from components.policy.rl.ppo import PPO
 from components.policy.rl.rewards import HybridRewards, Progress, Rewards
-from components.policy.rl.rft import RFT, RestartingLearner
 
 
 def make_algorithm(config: RLConfig, policy: Policy, progress: Progress | None = None) -> Algorithm:

@@ -26,9 +26,9 @@ from components.evaluation.study.study_table import study_table
 from components.files import write_json
 from components.tracking.runs import checked_metrics
 from components.trajectories.store import DataLayout, read_tasks
-from flows.jobs.cell_origin import Origin, origin_of
-from flows.jobs.study_cells import cell_file, cell_of_run, read_cell, write_cell
-from flows.jobs.study_methods import BASE, BASES, METHODS, method_config
+from flows.jobs.studies.cell_origin import Origin, origin_of
+from flows.jobs.studies.study_cells import cell_file, cell_of_run, read_cell, write_cell
+from flows.jobs.studies.study_methods import BASE, BASES, METHODS, method_config
 from flows.run.pipeline_run import Run
 from flows.run.plan import PlannedStage
 from flows.run.rl_training import SNAPSHOTS

@@ -19,12 +19,12 @@ from components.evaluation.metrics.open_loop import OpenLoopEpisode
 from components.experience.step_judgements import Judgement
 from components.files import parse_json, read_text, write_json
 from components.tracking.stage_store.hashes import file_hash
-from flows.jobs.cell_origin import Origin, require_origin
+from flows.jobs.studies.cell_origin import Origin, require_origin
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Measurements of one variant with one seed; `origin`: see `flows.jobs.cell_origin`."""
+    """Measurements of one variant with one seed; `origin`: see `flows.jobs.studies.cell_origin`."""
 
     origin: Origin
     run_id: str

@@ -37,8 +37,8 @@ from torch import Tensor
 
 from components.config.algorithm_config import GRPOConfig
 from components.policy.policy import Policy
-from components.policy.rl.algorithm import LossInputs, TrainingSample
-from components.policy.rl.policy_gradient import PolicyGradient
+from components.policy.rl.algorithms.algorithm import LossInputs, TrainingSample
+from components.policy.rl.algorithms.policy_gradient import PolicyGradient
 from components.policy.rl.rewards import Rewards
 from components.policy.rollout import Rollout
 

@@ -1,0 +1,1 @@
+"""The RL algorithms, one a module, over the one loop."""

@@ -1,0 +1,1 @@
+"""Jobs of many runs: studies, ablations and transfer, cell by cell."""
