@@ -72,6 +72,11 @@ class DataLayout:
         return self.root / "settings.json"
 
     @property
+    def description(self) -> Path:
+        """Text file that says what world imported logs are of: their most frequent system message."""
+        return self.root / "description.txt"
+
+    @property
     def replay(self) -> Path:
         """Directory of the append-only replay log."""
         return self.root / "replay"

@@ -1,6 +1,7 @@
 """Sets what a config leaves open from imported logs: the world's description and the limits of lengths.
 
     dreamgym retrain --logs agent.jsonl
+    dreamgym retrain --config configs/logs.yaml    # after dreamgym import
 
 A value that an override sets is not changed. The run's `config.json` has the values that were set.
 """
@@ -13,21 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from components.config import Config
+from components.files import read_text
 from components.trajectories.store import DataLayout, read_transitions
 from flows.checks.answer_limits import cuts_too_much, limit_of, sufficient_limit
 from flows.checks.model_checks import recorded_answer_lengths
 
 
 def fit_to_logs(
-    root: Path, config: Config, description: str, set_by_user: Collection[str]
+    root: Path, config: Config, set_by_user: Collection[str] = ()
 ) -> tuple[Config, dict[str, Any]]:
     """Return the config with what the logs of its environment need, and the values that were set, by key.
 
     Args:
-        description: of the world, for a config without one; may be empty.
         set_by_user: keys that stay as they are, such as `rl.max_new_tokens`.
     """
     values: dict[str, Any] = {}
+    file = DataLayout.of(root, config.environment.name).description
+    description = read_text(file) if file.is_file() else ""
     if description and not config.environment.description:
         values["environment.description"] = description
     steps = longest_episode(root, config)

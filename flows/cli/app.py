@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from components.child_processes import end_with_parent
+from components.errors import ConfigError
 from flows.cli import bench, champion, comparisons, evaluation, operate, prepare, setup, storage, worlds
 from flows.cli import data as data_versions
 from flows.cli.command import (
@@ -97,7 +98,8 @@ def retrain(
     real environment, evaluate, promote. Stages with unchanged inputs are reused from earlier runs. In a fresh
     clone the data is pulled first. --dry-run compares each stage with its nearest earlier result.
 
-    With --logs there is no live world: the policy is trained in the dream alone, and nothing is promoted.
+    With --logs there is no live world: the policy is trained in the dream alone, and nothing is promoted. For
+    more options of the import, type `dreamgym import` first, then `retrain --config configs/logs.yaml`.
 
     Examples:
 
@@ -113,8 +115,20 @@ def retrain(
         if logs:
             from flows.jobs.import_logs import ImportOptions
 
-            options = ImportOptions(form, outcome)
+            if dry_run:
+                raise ConfigError(
+                    "--dry-run with --logs: the import itself would replace data/recorded.",
+                    next_step="Type dreamgym import FILE, then dreamgym retrain --config configs/logs.yaml "
+                    "--dry-run.",
+                )
+            options = ImportOptions(form, outcome, needs_success=True)
             settings, workspace = prepare_run_on_logs(page, logs, options, config, overrides, root)
+        elif outcome or form != "openai":
+            raise ConfigError(
+                "--outcome or --as without --logs.",
+                "They say how a log is read.",
+                "Add --logs FILE, or leave them out.",
+            )
         else:
             settings, workspace = prepare_run(config, overrides, root)
         from flows.retrain import STEPS

@@ -172,9 +172,29 @@ def prepare_run(config: Path | None, overrides: list[str] | None, root: Path | N
     require_repository(workspace)
     check_machine(workspace)
     ensure_data(workspace, settings, print_status, backbone=not settings.backbone.path)
+    settings, _ = fit_to_recorded_world(settings, workspace, overrides)
     check_settings(workspace, settings, config)
     print_status("Starting (the libraries take some seconds to load) ...")
     return settings, workspace
+
+
+def fit_to_recorded_world(
+    settings: Config, workspace: Path, overrides: list[str] | None
+) -> tuple[Config, dict[str, Any]]:
+    """Return the config with the values that imported logs decide, and these values; print each.
+
+    The config of a world that can be played stays as it is.
+    """
+    if settings.environment.name != "recorded":
+        return settings, {}
+    from flows.checks.fit_to_logs import fit_to_logs
+
+    set_by_user = [text.partition("=")[0] for text in overrides or []]
+    settings, fitted = fit_to_logs(workspace, settings, set_by_user)
+    for key, value in fitted.items():
+        shown = repr(value) if len(repr(value)) < 80 else f"{repr(value)[:76]} ..."
+        print_status(f"Set from the logs: {key}={shown}")
+    return settings, fitted
 
 
 @contextmanager

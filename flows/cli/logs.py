@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from components.errors import ConfigError
-from flows.cli.command import check_machine, default_config, load_settings, print_status
+from flows.cli.command import (
+    check_machine,
+    default_config,
+    fit_to_recorded_world,
+    load_settings,
+    print_status,
+)
 from flows.printing.output import Output
 
 if TYPE_CHECKING:
@@ -54,17 +60,10 @@ def prepare_run_on_logs(
     complete_data(workspace, print_status)
     data = import_logs(logs, settings, workspace, options, print_status)
     print_imported(page, data, is_last=False)
-    from flows.checks.fit_to_logs import fit_to_logs
-
     settings = settings.without_unused_endpoint()  # which a judge of outcomes may have been asked at
-    system, _ = data.imported.systems.most_common(1)[0]
-    keys = [text.partition("=")[0] for text in overrides or []]
-    settings, fitted = fit_to_logs(workspace, settings, system, keys)
-    for key, value in fitted.items():
-        shown = repr(value) if len(repr(value)) < 80 else f"{repr(value)[:76]} ..."
-        page.text(f"Set from the logs: {key}={shown}")
-    page.put(fitted=fitted)
     ensure_data(workspace, settings, print_status, backbone=not settings.backbone.path)
+    settings, fitted = fit_to_recorded_world(settings, workspace, overrides)
+    page.put(fitted=fitted)
     check_settings(workspace, settings, file)
     print_status("Starting (the libraries take some seconds to load) ...")
     return settings, workspace

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TypedDict
 
 from components.config import Config
-from components.errors import ConfigError
+from components.errors import ConfigError, DataError
 from components.language.endpoint.chat_completions import Usage
 from components.language.endpoint.json_endpoint import Endpoint
 from components.trajectories.dvc.snapshots import Snapshot, push, snapshot
-from components.trajectories.imports.dataset import SPLITS, Imported, build
+from components.trajectories.imports.dataset import SPLITS, Imported, TooFewTasks, build
 from components.trajectories.imports.judged_outcomes import judged
 from components.trajectories.imports.log_formats import LogFormat, logged_episodes
 from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped
@@ -59,6 +59,7 @@ class ImportOptions:
         held_out: share of the tasks for fidelity, and again for tests.
         behaviour: who acted: expert, noisy, near_miss, random or policy.
         cut: cut texts that are too long, instead of leaving their episodes out.
+        needs_success: refuse logs without a success in training, and leave the data as it was.
     """
 
     form: LogFormat = "openai"
@@ -67,6 +68,7 @@ class ImportOptions:
     held_out: float = 0.1
     behaviour: str = "policy"
     cut: bool = False
+    needs_success: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def import_logs(
     Raises:
         ConfigError: the rule of outcomes, or a pattern of secrets, cannot be used; a judge has no endpoint.
         EndpointError: the judge's endpoint refuses every question.
-        DataError: a file cannot be read or written, or fewer than three tasks are left.
+        DataError: a file cannot be read or written, fewer than three tasks are left, or no outcome is told.
     """
     rule = outcome_rule(options.outcome, options.success)
     masker = Masker(config.data.mask)
@@ -100,21 +102,46 @@ def import_logs(
         "behaviour": options.behaviour,
     }
     usage = Usage()
-    if options.outcome == JUDGE:
-        _require_judge(config)
-        with Endpoint(config.endpoint, root / ANSWERS) as endpoint:
-            imported = build(judged(episodes, endpoint), WORLD, **settings)
-            usage = endpoint.usage
-    else:
-        imported = build(episodes, WORLD, **settings)
+    try:
+        if options.outcome == JUDGE:
+            _require_judge(config)
+            with Endpoint(config.endpoint, root / ANSWERS) as endpoint:
+                imported = build(judged(episodes, endpoint), WORLD, **settings)
+                usage = endpoint.usage
+        else:
+            imported = build(episodes, WORLD, **settings)
+    except TooFewTasks as error:
+        _write_skipped(root / SKIPPED, error.imported)
+        raise
     _write_skipped(root / SKIPPED, imported)
+    _require_outcomes(imported, options)
     layout = DataLayout.of(root, WORLD)
     if any(path.is_file() for path in (root / "data").rglob("*")):
         report(f"The previous data stays in DVC's cache as {snapshot(root).hash}")
     _write(layout, imported)
+    description, _ = imported.systems.most_common(1)[0]
+    layout.description.write_text(description, encoding="utf-8")
     version = snapshot(root)
     push(root)
     return ImportedData(imported, masker.found, version, usage)
+
+
+def _require_outcomes(imported: Imported, options: ImportOptions) -> None:
+    """Raise DataError if a named field told no outcome, or if a run needs a success and there is none."""
+    if options.outcome.startswith("field:") and set(imported.outcomes) == {"unknown"}:
+        raise DataError(
+            f"No record of {imported.outcomes['unknown']:,} episodes has an outcome in the field "
+            f"{options.outcome.removeprefix('field:')!r}.",
+            "Expected true or false, a number, or a word such as success in some of them.",
+            "Correct the name; dots lead into fields within fields. Nothing was imported.",
+        )
+    if options.needs_success and not any(step.reward > 0 for step in imported.transitions["train"]):
+        outcomes = ", ".join(f"{count:,} {name}" for name, count in imported.outcomes.items())
+        raise DataError(
+            f"No training episode is known as a success ({outcomes}).",
+            "Expected at least one: a dream learns from successes what is rewarded.",
+            "Say how a success is told: --outcome field:PATH, last:PATTERN or judge. Nothing was imported.",
+        )
 
 
 def _require_judge(config: Config) -> None:
@@ -176,4 +203,4 @@ def _write(layout: DataLayout, imported: Imported) -> None:
 def _write_skipped(path: Path, imported: Imported) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(vars(skipped), ensure_ascii=False) for skipped in imported.skipped]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="backslashreplace")

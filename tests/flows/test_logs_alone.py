@@ -121,19 +121,42 @@ def test_a_person_promotes_the_policy(repository, trained):
     assert code != 0 and "is the champion already" in text
 
 
-def test_logs_without_a_success_are_refused_before_the_first_stage(repository, tmp_path):
+def import_log(repository, *words):
+    return run(repository, *words, verb=("import",), small=False)[:2]
+
+
+def test_logs_without_a_success_are_refused_and_the_data_stays(repository, trained, tmp_path):
     log = tmp_path / "unknown.jsonl"
     write_log(log, outcome=False)
+    before = (repository / "data.dvc").read_text()
     code, text, _ = retrain(repository, "--logs", str(log))
-    assert code != 0 and "has no episode to clone" in text and "--outcome" in text
-    code, text, _ = retrain(repository, "--logs", str(log), "--outcome", "last:is on", "--dry-run")
-    assert code == 0, text
+    assert code != 0 and "No training episode is known as a success" in text and "--outcome" in text
+    assert (repository / "data.dvc").read_text() == before
 
 
-def test_a_judge_tells_the_outcomes_and_without_an_endpoint_the_message_says_so(repository, tmp_path):
+def test_a_dry_run_imports_nothing_and_says_what_to_type(repository, trained):
+    code, text, _ = retrain(repository, "--logs", "agent.jsonl", "--dry-run")
+    assert code != 0 and "dreamgym import FILE, then dreamgym retrain" in text
+    code, text, _ = retrain(repository, "--outcome", "unknown")
+    assert code != 0 and "--outcome or --as without --logs" in text
+
+
+def test_after_an_import_a_run_on_it_is_fitted_in_the_same_way(repository, trained, tmp_path):
     log = tmp_path / "unknown.jsonl"
     write_log(log, outcome=False)
-    code, text, _ = retrain(repository, "--logs", str(log), "--outcome", "judge")
+    code, text = import_log(repository, str(log), "--outcome", "last:is on")
+    assert code == 0 and "16 success, 8 failure" in text, text
+    config = str(repository / "configs" / "logs.yaml")
+    code, text, _ = retrain(repository, "--config", config, "--dry-run")
+    assert code == 0 and "environment.description='A room with lamps." in text, text
+
+
+def test_a_judge_tells_the_outcomes_and_without_an_endpoint_the_message_says_so(
+    repository, trained, tmp_path
+):
+    log = tmp_path / "unknown.jsonl"
+    write_log(log, outcome=False)
+    code, text = import_log(repository, str(log), "--outcome", "judge")
     assert code != 0 and "endpoint.url or endpoint.model is empty" in text
 
     def judge(body):
@@ -142,9 +165,10 @@ def test_a_judge_tells_the_outcomes_and_without_an_endpoint_the_message_says_so(
 
     with ChatServer(answer=judge) as server:
         endpoint = [f"endpoint.url={server.url}", "endpoint.model=judge"]
-        words = ["--logs", str(log), "--outcome", "judge", "--dry-run", *endpoint]
-        code, text, _ = retrain(repository, *words)
-    assert code == 0 and "16 success, 8 failure" in text, text
+        code, text = import_log(repository, str(log), "--outcome", "judge", *endpoint)
+    assert code == 0 and "16 success, 8 failure" in text and "Outcomes by the judge: 24 answers" in text, text
+    code, text = import_log(repository, str(log), "--outcome", "field:metadata.sucess")
+    assert code != 0 and "has an outcome in the field 'metadata.sucess'" in text
 
 
 def test_logs_with_a_live_world_are_refused(repository):

@@ -3,7 +3,8 @@
 - A task is an instruction with what was seen first. All its episodes are in one split, which the hash of the
   task decides: a log that grows keeps its splits.
 - Episodes that occur again, or are the beginning of a longer one, count once: a log of calls has the whole
-  conversation in each call.
+  conversation in each call. Thoughts do not count there, since later calls may leave them out; the one
+  episode gets them from its copies. An episode that the world has ended is no beginning of another one.
 - The last step of an episode without a known outcome is left out. Nobody knows whether it was rewarded; that
   the steps before it did not end the episode is known.
 - A success that ends with the agent's action has `END` as its last state: no world answered.
@@ -22,7 +23,23 @@ from components.trajectories.imports.logged_episode import LoggedEpisode, Skippe
 
 END = "The episode is over."
 """Next state of an action that the log ends with."""
+NOTHING = "(no output)"
+"""Next state of an action that the world answered without a word."""
 SPLITS = ("train", "fidelity", "test")
+OTHER_TASKS = (
+    "Add episodes of other tasks. A record names its task in a field `task`, `instruction` or `goal`; "
+    "docs/guides/own-logs.md has the forms."
+)
+ADVICE = {
+    "a line that is not JSON": "If the file is one JSON document, write one record a line: "
+    "jq -c '.[]' FILE > log.jsonl. If it is of another kind, name it with --as.",
+    "no list of messages": "Name the list `messages` in each record, or the kind of log with --as otel, "
+    "datasets or steps.",
+    "an unknown role": "Roles are system, user, assistant and tool. If the file is one JSON list of records, "
+    "write one a line: jq -c '.[]' FILE > log.jsonl.",
+    "a step without the name of its episode": "Name the episode of each step in a field `episode_id`.",
+}
+"""Kind of what was left out -> what to do, in the order in which it is looked for."""
 SHORTER_COPY = "a copy, or the beginning of a longer episode"
 LONG_TEXT = "a text that is too long"
 ONE_STEP = "one step, of which nobody knows the outcome"
@@ -52,6 +69,20 @@ class Imported:
     def reasons(self) -> Counter[str]:
         """How often something was left out, by the kind of reason."""
         return Counter(skipped.reason for skipped in self.skipped)
+
+
+class TooFewTasks(DataError):
+    """Raised if the usable episodes have too few tasks; `imported` has what was left out."""
+
+    def __init__(self, tasks: int, episodes: int, imported: Imported) -> None:
+        reasons = imported.reasons.most_common(3)
+        left_out = "".join(f"; left out: {reason} ({count})" for reason, count in reasons)
+        super().__init__(
+            f"The log has {tasks} usable tasks in {episodes} episodes{left_out}.",
+            "Expected at least 3 different ones: to train on, to measure fidelity on, and to test on.",
+            next((advice for reason, advice in ADVICE.items() if reason in imported.reasons), OTHER_TASKS),
+        )
+        self.imported = imported
 
 
 def build(
@@ -98,35 +129,52 @@ def build(
 
 def _without_copies(episodes: Sequence[LoggedEpisode], imported: Imported) -> list[LoggedEpisode]:
     """The episodes that are not the beginning of another one, in their order."""
-    beginnings: set[bytes] = set()
-    kept: list[tuple[int, LoggedEpisode]] = []
+    owners: dict[bytes, int] = {}
+    kept: dict[int, LoggedEpisode] = {}
     longest_first = sorted(enumerate(episodes), key=lambda entry: _length(entry[1]), reverse=True)
     for number, episode in longest_first:
         hashes = _hashes_of_beginnings(episode)
-        if hashes[-1] in beginnings:
+        if (owner := owners.get(hashes[-1])) is not None:
             imported.skipped.append(Skipped(SHORTER_COPY, episode.place))
+            kept[owner] = _with_thoughts_of(kept[owner], episode)
         else:
-            beginnings.update(hashes)
-            kept.append((number, episode))
-    return [episode for _, episode in sorted(kept, key=lambda entry: entry[0])]
+            owners |= dict.fromkeys(hashes, number)
+            kept[number] = episode
+    return [episode for _, episode in sorted(kept.items())]
 
 
-def _length(episode: LoggedEpisode) -> tuple[int, bool, bool]:
-    """What makes an episode longer than its copies: steps, a last observation, a known outcome."""
-    return len(episode.steps), episode.steps[-1].observation is not None, episode.success is not None
+def _with_thoughts_of(episode: LoggedEpisode, copy: LoggedEpisode) -> LoggedEpisode:
+    """The episode with the thoughts that only a copy of its beginning has."""
+    steps = list(episode.steps)
+    for number, step in enumerate(copy.steps):
+        if step.thought and not steps[number].thought:
+            steps[number] = replace(steps[number], thought=step.thought)
+    return replace(episode, steps=tuple(steps))
+
+
+def _length(episode: LoggedEpisode) -> tuple[int, bool, bool, bool]:
+    """What makes an episode longer than its copies: steps, a last observation, an end, a known outcome."""
+    has_last = episode.steps[-1].observation is not None
+    return len(episode.steps), has_last, episode.is_over, episode.success is not None
 
 
 def _hashes_of_beginnings(episode: LoggedEpisode) -> list[bytes]:
-    """A hash of the episode up to each action and each observation; the last one is of all of it."""
+    """A hash of the episode up to each action and each observation; the last one is of all of it.
+
+    The last one of an episode that is over says so: it equals no beginning.
+    """
     digest = hashlib.sha256(repr((episode.instruction, episode.first_observation)).encode(errors="replace"))
     hashes = []
     for step in episode.steps:
-        digest.update(repr((step.thought, step.action)).encode(errors="replace"))
+        digest.update(repr(step.action).encode(errors="replace"))
         hashes.append(digest.digest())
         if step.observation is not None:
             digest.update(repr(step.observation).encode(errors="replace"))
             hashes.append(digest.digest())
-    return hashes
+    if not episode.is_over:
+        return hashes
+    digest.update(b"over")
+    return [*hashes, digest.digest()]
 
 
 def _records(
@@ -144,17 +192,17 @@ def _records(
     for place, step in enumerate(steps):
         is_last = place == len(steps) - 1 and episode.success is not None
         told = step.observation
-        next_state = END if told is None else _checked(told, "observation", longest_text)
+        next_state = END if told is None else _checked(told or NOTHING, "observation", longest_text)
         transitions.append(
             Transition(
                 task.id,
-                f"{episode.id or episode.place}#{number}",
+                f"{_storable(episode.id or episode.place)}#{number}",
                 place,
                 state,
                 _checked(step.action, "action", longest_text),
                 next_state,
                 float(is_last and bool(episode.success)),
-                is_last and (bool(episode.success) or told is None),
+                is_last and (bool(episode.success) or told is None or episode.is_over),
                 behaviour=behaviour,
                 thought=step.thought if is_storable(step.thought) else "",
             )
@@ -173,17 +221,16 @@ def _checked(text: str, what: str, longest: int) -> str:
     return text
 
 
+def _storable(text: str) -> str:
+    """The text with what is no valid Unicode written out."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def _divide(built: Sequence[tuple[Task, list[Transition]]], held_out: float, imported: Imported) -> None:
     """Put each task with its episodes into a split."""
     tasks = {task.id: task for task, _ in built}
     if len(tasks) < len(SPLITS):
-        raise DataError(
-            f"The log has {len(tasks)} usable tasks in {len(built)} episodes"
-            + "".join(f"; left out: {reason} ({count})" for reason, count in imported.reasons.most_common(3))
-            + ".",
-            "Expected at least 3 different ones: to train on, to measure fidelity on, and to test on.",
-            "Name the field with the task (see docs/guides/own-logs.md), or add episodes of other tasks.",
-        )
+        raise TooFewTasks(len(tasks), len(built), imported)
     by_hash = sorted(tasks, key=_share)
     split_of = {task_id: _split(_share(task_id), held_out) for task_id in tasks}
     split_of[by_hash[0]] = "test"

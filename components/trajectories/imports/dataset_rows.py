@@ -1,7 +1,8 @@
 """Rows of Hugging Face datasets on disk as records with messages: `--as datasets`.
 
-A directory is one that `save_to_disk` wrote, of a dataset or of several splits; a file is Parquet. Each row
-is a record as in JSON Lines: its column `messages` (or another of those names) holds the conversation.
+A directory is one that `save_to_disk` wrote, of a dataset or of several splits, or one with Parquet files, as
+the hub has them; a file is Parquet. Each row is a record as in JSON Lines: its column `messages` (or another
+of those names) holds the conversation.
 """
 
 from __future__ import annotations
@@ -47,6 +48,11 @@ def _of_file(path: Path) -> Iterator[tuple[str, pa.RecordBatch, int]]:
 def _of_directory(path: Path) -> Iterator[tuple[str, pa.RecordBatch, int]]:
     from datasets import Dataset, load_from_disk
 
+    files = sorted(path.rglob("*.parquet"))
+    if files:
+        for file in files:
+            yield from _of_file(file)
+        return
     loaded = load_from_disk(str(path))
     parts = {path.name: loaded} if isinstance(loaded, Dataset) else dict(loaded)
     for name, dataset in parts.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -18,23 +19,28 @@ from components.trajectories.imports.logged_episode import Skipped, shortened
 
 MOST_LINE_BYTES = 64 << 20
 """Longest line that is read; a longer one is skipped."""
+_LOG = re.compile(r"\.(json|jsonl|ndjson)\b")
 _ROTATED = re.compile(r"^(?P<name>.*?)(?:\.(?P<number>\d+))?(?P<gzip>\.gz)?$")
 BROKEN_LINE = "a line that is not JSON"
 LONG_LINE = f"a line of more than {MOST_LINE_BYTES >> 20} MiB"
 
 
 def log_files(paths: Sequence[Path]) -> list[Path]:
-    """The files of `paths`: of a directory all its `.jsonl` and `.json` files; rotated files oldest first.
+    """The files of `paths`: of a directory all `.jsonl`, `.ndjson` and `.json` files below.
+
+    Rotated files come oldest first.
 
     `log.jsonl.2.gz` is older than `log.jsonl.1`, which is older than `log.jsonl`.
 
     Raises:
-        DataError: a path does not exist, or a directory has no such file.
+        DataError: no path is named, a path does not exist, or a directory has no such file.
     """
+    if not paths:
+        raise DataError("No file is named.", "Expected a log.", "Type dreamgym import FILE.")
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = [file for file in path.iterdir() if ".json" in file.name and file.is_file()]
+            inside = [file for file in sorted(path.rglob("*")) if _LOG.search(file.name) and file.is_file()]
             if not inside:
                 raise DataError(
                     f"{path} has no JSON Lines file.",
@@ -69,10 +75,10 @@ def records(path: Path) -> Iterator[tuple[str, Any] | Skipped]:
                     yield Skipped(LONG_LINE, place)
                 elif line.strip():
                     yield _record(line, place)
-    except (OSError, EOFError) as error:  # a compressed file that was cut off ends here; its lines are kept
-        if not isinstance(error, EOFError):
-            raise DataError(f"{path} cannot be read: {error}.", "Expected JSON Lines.") from error
-        yield Skipped("a compressed file that is cut off", path.name)
+    except (EOFError, zlib.error):  # the lines before the damage are kept
+        yield Skipped("a compressed file that is cut off or damaged", path.name)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error}.", "Expected JSON Lines.") from error
 
 
 def documents(path: Path) -> Iterator[tuple[str, Any] | Skipped]:
@@ -84,7 +90,7 @@ def documents(path: Path) -> Iterator[tuple[str, Any] | Skipped]:
     try:
         with _open(path) as file:
             text = file.read(MOST_LINE_BYTES + 1)
-    except (OSError, EOFError):
+    except (OSError, EOFError, zlib.error):
         text = b""  # `records` says what is wrong with it
     if 0 < len(text) <= MOST_LINE_BYTES and not isinstance(_record(text.splitlines()[0], ""), tuple):
         whole = _record(text, path.name)

@@ -26,6 +26,7 @@ class LoggedEpisode:
         first_observation: what it saw before its first action.
         steps: in order; at least one.
         success: the outcome; None if the log does not tell it.
+        is_over: the log says that the world ended the episode, so it is no beginning of a longer one.
     """
 
     id: str
@@ -35,6 +36,7 @@ class LoggedEpisode:
     first_observation: str
     steps: tuple[LoggedStep, ...]
     success: bool | None
+    is_over: bool = False
 
 
 @dataclass(frozen=True)

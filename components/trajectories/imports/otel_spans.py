@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from components.trajectories.imports.logged_episode import Skipped
 
 NO_MESSAGES = "spans without messages (gen_ai.input.messages)"
+OTHER_CONVERSATION = "a call that does not belong to the longest conversation of its trace"
 _INPUT, _OUTPUT, _SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
 _CONVERSATION = "gen_ai.conversation.id"
 
@@ -46,8 +48,29 @@ def span_records(exports: Iterable[tuple[str, Any] | Skipped]) -> Iterator[tuple
         with_messages = [entry for entry in calls if _INPUT in entry[1] and _OUTPUT in entry[1]]
         if not with_messages:
             yield Skipped(NO_MESSAGES, calls[0][0], trace)
-        for place, attributes in with_messages:
-            yield place, _record(attributes, _nested(fields), trace)
+        found = [(place, _record(attributes, _nested(fields), trace)) for place, attributes in with_messages]
+        yield from _of_one_conversation(found)
+
+
+def _of_one_conversation(found: list[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, Any] | Skipped]:
+    """Return the records that begin as the longest one of their episode does.
+
+    Other calls in a trace (of a judge, a guard, a sub-agent) have not its task, and not its outcome.
+    """
+    longest: dict[str, dict[str, Any]] = {}
+    for _, record in found:
+        name = record["episode_id"]
+        if name not in longest or len(record["messages"]) > len(longest[name]["messages"]):
+            longest[name] = record
+    for place, record in found:
+        if _opening(record) == _opening(longest[record["episode_id"]]):
+            yield place, record
+        else:
+            yield Skipped(OTHER_CONVERSATION, place, record["episode_id"])
+
+
+def _opening(record: dict[str, Any]) -> Any:
+    return next((turn["content"] for turn in record["messages"] if turn["role"] == "user"), None)
 
 
 def _spans(export: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -69,11 +92,11 @@ def _attributes(span: Mapping[str, Any]) -> dict[str, Any]:
     entries = [*_list_at(span, "attributes")]
     for event in _list_at(span, "events"):
         entries += _list_at(event, "attributes")
-    return {
-        str(entry["key"]): _plain(entry.get("value"))
-        for entry in entries
-        if isinstance(entry, Mapping) and "key" in entry
-    }
+    attributes = {}
+    for entry in entries:
+        with suppress(ValueError, TypeError, KeyError):  # one odd attribute is left out, not its span
+            attributes[str(entry["key"])] = _plain(entry.get("value"))
+    return attributes
 
 
 def _plain(value: Any) -> Any:

@@ -82,6 +82,8 @@ def _first_known(record: Mapping[str, Any], threshold: float) -> bool | None:
 
 
 def _at(record: Mapping[str, Any], path: str) -> object:
+    if path in record:
+        return record[path]
     value: Any = record
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None

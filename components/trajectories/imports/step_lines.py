@@ -5,25 +5,34 @@ A line of JSON Lines is one step, with the name of its episode, or one episode w
 - `action`: text, or a structure such as OpenEnv's actions, which becomes JSON text;
 - `observation` (or `obs`, `state`): what the agent saw before it, text or a structure;
 - `next_observation` (or `next_obs`, `next_state`): what came back; without it, the next step's observation;
-- `reward`, `terminated`, `truncated`, `done`, `info`, `thought`: what there is of them.
+- `step` (or `t`, `step_id`): its number, which orders the steps; without it, the order of the log does;
+- `terminated`, `truncated`, `done`: whether the episode is over after it; no step may follow;
+- `reward`, `info`, `thought`: what there is of them.
 
-The outcome is that of `--outcome`; by default a field such as `success` of the last step or its `info`, else
-the sum of the rewards. Rewards that are text count as numbers; NaN makes the outcome unknown.
+The outcome is that of `--outcome`. By default it is a field such as `success` of the last step or of its
+`info`; where there is none, the sum of the rewards. Rewards that are text count as numbers; NaN makes the
+outcome unknown. Two runs that give their episodes the same names have to be in different files.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped, Unusable
 from components.trajectories.imports.message_lists import IDS, TASKS
 from components.trajectories.imports.outcomes import OutcomeRule
 
+NAMES = ("episode_id", "episode", "rollout_id", "trajectory_id", "session_id", "conversation_id", "trace_id")
+"""Fields with the name of a step's episode; `id` is often that of the step."""
 BEFORE = ("observation", "obs", "state")
 AFTER = ("next_observation", "next_obs", "next_state")
+NUMBERS = ("step", "t", "step_id", "timestep")
+ENDS = ("terminated", "truncated", "done")
 NO_NAME = "a step without the name of its episode"
+Line = tuple[str, Mapping[str, Any]]
 
 
 def step_episodes(lines: Iterable[tuple[str, Any] | Skipped]) -> Iterator[tuple[str, Any] | Skipped]:
@@ -31,7 +40,7 @@ def step_episodes(lines: Iterable[tuple[str, Any] | Skipped]) -> Iterator[tuple[
 
     Interleaved episodes are held until the log ends.
     """
-    episodes: dict[str, tuple[str, list[Mapping[str, Any]]]] = {}
+    episodes: dict[str, list[Line]] = {}
     for line in lines:
         if isinstance(line, Skipped):
             yield line
@@ -40,13 +49,25 @@ def step_episodes(lines: Iterable[tuple[str, Any] | Skipped]) -> Iterator[tuple[
         if isinstance(record, Mapping) and isinstance(record.get("steps"), list):
             yield place, record
             continue
-        name = _first(record, IDS) if isinstance(record, Mapping) else None
+        name = _first(record, NAMES) if isinstance(record, Mapping) else None
         if name is None:
             yield Skipped(NO_NAME, place)
             continue
-        episodes.setdefault(str(name), (place, []))[1].append(record)
-    for name, (place, steps) in episodes.items():
-        yield place, {"episode_id": name, "steps": steps}
+        episodes.setdefault(str(name), []).append((place, record))
+    for name, steps in episodes.items():
+        for part in _one_run_each(steps):
+            yield part[0][0], {"episode_id": name, "steps": [record for _, record in part]}
+
+
+def _one_run_each(steps: Sequence[Line]) -> list[list[Line]]:
+    """Return the steps of one name, divided by file where a step's number occurs twice."""
+    numbers = [_number(record) for _, record in steps]
+    if None in numbers or len(set(numbers)) == len(numbers):
+        return [list(steps)]
+    files: dict[str, list[Line]] = {}
+    for place, record in steps:
+        files.setdefault(place.rpartition(":")[0], []).append((place, record))
+    return list(files.values())
 
 
 def episode_of_steps(
@@ -58,14 +79,14 @@ def episode_of_steps(
     """Return the episode of one record of `step_episodes`.
 
     Raises:
-        Unusable: it has no step, a step without an action, or nothing was seen first.
+        Unusable: it has no step, a step without an action or steps that do not follow each other, or nothing
+            was seen first.
     """
     steps = record["steps"]
     if not steps or not all(isinstance(step, Mapping) for step in steps):
         raise Unusable("an episode without steps", record)
-    if all(isinstance(step.get("step"), int) for step in steps):
-        steps = sorted(steps, key=lambda step: step["step"])
-    first = _text(_first(record, BEFORE) if BEFORE[0] in record else _first(steps[0], BEFORE))
+    steps = _in_order(steps)
+    first = _text(_first(record, BEFORE)) or _text(_first(steps[0], BEFORE))
     if not first:
         raise Unusable("nothing that the agent saw before its first action")
     following = [*steps[1:], {}]
@@ -74,8 +95,43 @@ def episode_of_steps(
         raise Unusable("two actions without an observation between them")
     instruction = _text(_first(record, TASKS) or _first(steps[0], TASKS)) or first
     fields = _fields(record, steps)
-    name = str(_first(record, IDS) or "")
-    return LoggedEpisode(name, place, "", mask(instruction), mask(first), logged, outcome(fields, logged))
+    name = str(_first(record, (*NAMES, *IDS)) or "")
+    success = outcome(fields, logged)
+    is_over = _is_true(steps[-1], ENDS if "terminated" not in steps[-1] else ("terminated",))
+    return LoggedEpisode(name, place, "", mask(instruction), mask(first), logged, success, is_over)
+
+
+def _in_order(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the steps in the order of their numbers.
+
+    Raises:
+        Unusable: a number occurs twice, a step follows the end, or begins where the one before did not end.
+    """
+    numbers = [_number(step) for step in steps]
+    if None not in numbers:
+        if len(set(numbers)) < len(numbers):
+            raise Unusable("a step's number that occurs twice in an episode", numbers)
+        steps = sorted(steps, key=lambda step: _number(step) or 0)
+    for step, later in pairwise(steps):
+        if _is_true(step, ENDS):
+            raise Unusable("a step after the end of its episode", later)
+        after, before = _text(_first(step, AFTER)), _text(_first(later, BEFORE))
+        if after and before and after != before:
+            raise Unusable("a step that begins with another observation than came back", before)
+    return list(steps)
+
+
+def _number(step: Mapping[str, Any]) -> int | None:
+    """Return the number of a step, which may be text; None if it has none."""
+    value = next((step[name] for name in NUMBERS if step.get(name) is not None), None)
+    try:
+        return None if value is None or isinstance(value, bool) else int(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_true(step: Mapping[str, Any], names: Sequence[str]) -> bool:
+    return any(step.get(name) in (True, 1, "true", "True") for name in names)
 
 
 def _logged_step(step: Mapping[str, Any], later: Mapping[str, Any], mask: Callable[[str], str]) -> LoggedStep:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from components.trajectories.imports.dataset import Imported
 from flows.cli.data import COMMIT_HINT
 from flows.jobs.import_logs import SKIPPED, WORLD, ImportedData
 from flows.printing.output import Output
@@ -50,26 +51,48 @@ def print_imported(page: Output, data: ImportedData, *, is_last: bool = True) ->
                 left_out,
             ),
         )
-    system, count = imported.systems.most_common(1)[0]
+    _print_doubts(page, imported)
     if is_last:
-        _print_next_steps(page, data, system, count)
+        _print_next_steps(page, data)
     page.put(
         outcomes=dict(imported.outcomes),
         masked=data.masked,
         without_thoughts=imported.without_thoughts,
-        system=system,
+        system=imported.systems.most_common(1)[0][0],
         dvc_hash=data.version.hash,
     )
 
 
-def _print_next_steps(page: Output, data: ImportedData, system: str, count: int) -> None:
-    """Args: system: the most frequent system text, of `count` episodes; may be empty."""
-    if system:
-        page.text(
-            f"{count:,} episodes have the same system message. Give it to the models: "
-            f"environment.description={system[:60]!r}{' ...' if len(system) > 60 else ''}"
-        )
+def _print_next_steps(page: Output, data: ImportedData) -> None:
     page.text(f"DVC hash of data/: {data.version.hash}. {COMMIT_HINT}")
     page.text(
-        f"Next: dreamgym validate environment.name={WORLD}, then dreamgym retrain --logs with these files"
+        f"Next: dreamgym validate environment.name={WORLD}, then dreamgym retrain --config configs/logs.yaml"
     )
+
+
+def _print_doubts(page: Output, imported: Imported) -> None:
+    """Say what in the logs makes a poor dream, or may be a mistake of reading."""
+    outcomes = imported.outcomes
+    if not outcomes["failure"]:
+        page.text(
+            "No episode is known as a failure. A dream that has seen none grants too much. Is the outcome "
+            "read rightly (--outcome, --success)?",
+            style="yellow",
+        )
+    if not outcomes["success"]:
+        page.text(
+            "No episode is known as a success, so nothing can be cloned or rewarded: see --outcome.",
+            style="yellow",
+        )
+    (system, count), *others = imported.systems.most_common()
+    if system:
+        page.text(
+            f"{count:,} of {outcomes.total():,} episodes have the same system message, which describes the "
+            f"world (environment.description): {system[:60]!r}{' ...' if len(system) > 60 else ''}"
+        )
+    if others:
+        page.text(
+            f"{len(others):,} other system messages: {others[0][0][:60]!r} in {others[0][1]:,} episodes. If "
+            "they are of other worlds, import each world by itself.",
+            style="yellow",
+        )

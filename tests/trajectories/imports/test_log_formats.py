@@ -11,9 +11,10 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 from components.errors import DataError
-from components.trajectories.imports.dataset import build
+from components.trajectories.imports.dataset import NOTHING, TooFewTasks, build
 from components.trajectories.imports.log_formats import logged_episodes
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped
+from components.trajectories.imports.otel_spans import OTHER_CONVERSATION
 from components.trajectories.imports.outcomes import outcome_rule
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "logs"
@@ -104,6 +105,120 @@ def test_steps_that_cannot_be_used_are_named(tmp_path, change, reason):
     line = as_step_lines()[0] | change
     episodes, skipped = read(write_lines(tmp_path / "log.jsonl", [line]), "steps")
     assert not episodes and [entry.reason for entry in skipped] == [reason]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({1: {"step": 0}}, "a step's number that occurs twice in an episode"),
+        ({0: {"terminated": True}}, "a step after the end of its episode"),
+        ({1: {"observation": "Fog."}}, "a step that begins with another observation than came back"),
+    ],
+)
+def test_steps_that_do_not_follow_each_other_are_named(tmp_path, changes, reason):
+    lines = [line | changes.get(number, {}) for number, line in enumerate(as_step_lines()[:2])]
+    episodes, skipped = read(write_lines(tmp_path / "log.jsonl", lines), "steps")
+    assert not episodes and [entry.reason for entry in skipped] == [reason]
+
+
+def test_two_runs_that_number_their_episodes_alike_stay_apart_by_their_files(tmp_path):
+    files = [write_lines(tmp_path / f"run{number}.jsonl", as_step_lines()[:2]) for number in (1, 2)]
+    entries = list(logged_episodes(files, "steps", outcome_rule("", 1.0), str))
+    assert [entry.steps for entry in entries] == [STEPS, STEPS]
+
+
+def test_numbers_of_steps_may_be_text_and_the_id_of_a_row_is_no_episode(tmp_path):
+    lines = [
+        {**line, "step": str(line["step"]), "episode": line["episode_id"], "id": f"row-{number}"}
+        for number, line in enumerate(as_step_lines())
+    ][::-1]
+    for line in lines:
+        del line["episode_id"]
+    episodes, _ = read(write_lines(tmp_path / "log.jsonl", lines), "steps")
+    assert sorted((one.id, one.steps) for one in episodes) == [("a", STEPS), ("b", STEPS[:1])]
+
+
+def test_an_end_that_the_world_told_is_kept_and_is_no_beginning_of_another_episode(tmp_path):
+    short = [{**as_step_lines()[0], "episode_id": "short", "terminated": True}]
+    episodes = logged_episodes(
+        [write_lines(tmp_path / "log.jsonl", [*short, *as_step_lines()])], "steps", outcome_rule("", 1.0), str
+    )
+    more = [LoggedEpisode(str(n), f"l:{n}", "", f"t{n}", "A box.", STEPS, True) for n in range(3)]
+    imported = build([*episodes, *more], "recorded", held_out=0.1, longest_text=4000)
+    steps = [step for split in imported.transitions.values() for step in split]
+    ends = {step.episode_id.partition("#")[0]: step.done for step in steps}
+    assert imported.outcomes["failure"] == 1 and ends["short"], "b is a copy of it, and a is not its end"
+
+
+def test_calls_of_a_judge_in_a_trace_are_no_episodes_of_its_agent(tmp_path):
+    record = message_records()[0]
+    guard = {
+        "id": "a",
+        "task": "x",
+        "success": True,
+        "messages": [{"role": "user", "content": "Is this safe?"}, {"role": "assistant", "content": "yes"}],
+    }
+    both = as_spans(record, "t")
+    both["resourceSpans"] += as_spans(guard, "t")["resourceSpans"]
+    episodes, skipped = read(write_lines(tmp_path / "spans.jsonl", [both]), "otel")
+    assert {episode.first_observation for episode in episodes} == {"A box."}
+    assert [entry.reason for entry in skipped] == [OTHER_CONVERSATION]
+
+
+def test_odd_attributes_are_left_out_alone(tmp_path):
+    export = as_spans(message_records()[0], "t")
+    odd = [
+        {"key": "a", "value": {"intValue": "NaN"}},
+        {"key": "b", "value": {"intValue": None}},
+        {"key": "c", "value": {"kvlistValue": {"values": [{"value": {"stringValue": "x"}}]}}},
+    ]
+    export["resourceSpans"][0]["scopeSpans"][0]["spans"][-1]["attributes"] += odd
+    episodes, skipped = read(write_lines(tmp_path / "spans.jsonl", [export]), "otel")
+    assert episodes and not skipped
+
+
+def test_thoughts_that_later_calls_leave_out_are_put_back():
+    first = LoggedEpisode("a", "l:1", "", "t", "A box.", (LoggedStep("locked?", "open box", None),), True)
+    whole = LoggedEpisode("a", "l:2", "", "t", "A box.", (STEPS[0], LoggedStep("so", "use key", None)), True)
+    others = [LoggedEpisode(str(n), f"l:{n}", "", f"t{n}", "B", STEPS, True) for n in range(3)]
+    imported = build([first, whole, *others], "recorded", held_out=0.1, longest_text=4000)
+    steps = [step for split in imported.transitions.values() for step in split if step.state == "A box."]
+    assert [step.thought for step in steps] == ["locked?"]
+    assert imported.outcomes == {"success": 4}
+
+
+def test_parquet_files_in_folders_of_the_hub(tmp_path):
+    (tmp_path / "data").mkdir()
+    for number, record in enumerate(message_records()):
+        parquet.write_table(pa.Table.from_pylist([record]), tmp_path / "data" / f"train-{number}.parquet")
+    require_both(read(tmp_path, "datasets")[0])
+
+
+def test_an_empty_answer_of_the_world_is_a_state(tmp_path):
+    records = message_records()
+    records[0]["messages"][2]["content"] = ""
+    (episode, *_) = read(write_lines(tmp_path / "log.jsonl", records), "openai")[0]
+    others = [LoggedEpisode(str(n), f"l:{n}", "", f"t{n}", "B", STEPS, True) for n in range(3)]
+    imported = build([episode, *others], "recorded", held_out=0.1, longest_text=4000)
+    states = {step.next_state for split in imported.transitions.values() for step in split}
+    assert NOTHING in states and not imported.skipped
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("[\n {\n", "jq -c '.[]' FILE"),
+        ('{"chat": []}\n', "Name the list `messages`"),
+        ('[{"messages": []}]\n', "jq -c '.[]' FILE"),
+        ("", "Add episodes of other tasks"),
+    ],
+)
+def test_a_log_that_cannot_be_used_says_what_to_do(tmp_path, text, advice):
+    (tmp_path / "log.jsonl").write_text(text)
+    episodes = logged_episodes([tmp_path / "log.jsonl"], "openai", outcome_rule("", 1.0), str)
+    with pytest.raises(TooFewTasks) as refused:
+        build(episodes, "recorded", held_out=0.1, longest_text=4000)
+    assert advice in str(refused.value)
 
 
 def test_a_nan_reward_is_an_unknown_outcome(tmp_path):
