@@ -128,6 +128,25 @@ class Config(Section):
                 "fidelity.judged.",
             )
 
+    @model_validator(mode="after")
+    def _knowledge_that_is_off_is_not_used(self) -> Config:
+        """Refuse what a world without knowledge cannot do."""
+        if self.environment.knowledge:
+            return self
+        model = self.experience_model
+        used = ["experience_model.premise"] if model.premise and model.kind == "trained" else []
+        has_adapters_reasoning = (
+            model.reasoning and model.teacher == "programmatic" and model.kind == "trained"
+        )
+        used += ["experience_model.reasoning"] if has_adapters_reasoning else []
+        used += ["curriculum.enabled"] if self.curriculum.enabled else []
+        if used:
+            settings = " ".join(f"{name}=false" for name in used)
+            raise ValueError(
+                f"environment.knowledge: false leaves no knowledge to {', '.join(used)}; set {settings}"
+            )
+        return self
+
     def without_unused_endpoint(self) -> Config:
         """Return the config with the default `endpoint` if no stage asks one."""
         return self if self._endpoint_users() else self.model_copy(update={"endpoint": EndpointConfig()})

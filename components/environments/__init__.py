@@ -7,6 +7,7 @@ from importlib import import_module
 from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments.capabilities import Adapter
 from components.environments.text_world.import_path import load_named
+from components.environments.text_world.without_knowledge import WithoutKnowledge
 from components.errors import EnvironmentFailure
 
 ADAPTERS = {
@@ -29,12 +30,17 @@ INSTALLATION = {
 
 
 def make_adapter(config: EnvironmentConfig) -> Adapter:
-    """Return the adapter that `config.name` selects.
+    """Return the adapter that `config.name` selects, without its knowledge if `config.knowledge` is false.
 
     Raises:
         EnvironmentFailure: the packages it needs are not installed.
         ConfigError: code that the config names does not exist.
     """
+    adapter = _named_adapter(config)
+    return adapter if config.knowledge else WithoutKnowledge(adapter)
+
+
+def _named_adapter(config: EnvironmentConfig) -> Adapter:
     adapter: Adapter
     if config.name == "own":
         adapter = load_named(config.own.adapter, "environment.own.adapter")(config)

@@ -208,3 +208,19 @@ def test_a_prompted_model_dreams_is_measured_and_counted_and_asked_once(reposito
     assert not any(name.startswith("fidelity/calibration") for name in metrics)
     manifest = Manifest.load(repository / "runs" / "latest")
     assert [model.name.rpartition("-")[2] for model in manifest.models] == ["policy"]
+
+
+def test_both_policies_play_later_in_a_live_world(repository, trained):
+    printed, _ = trained
+    world = [
+        *("environment.name=own", "environment.max_steps=3"),
+        "environment.own.adapter=components.environments.template:TemplateAdapter",
+        *("data.train_tasks=3", "data.fidelity_tasks=2", "data.fidelity_worlds=0"),
+    ]
+    code, text, _ = run(repository, *world, verb=("collect",), small=False)
+    assert code == 0, text
+    words = ["--run", printed["run"], "evaluation.tasks=2", "--json", str(repository / "live.json")]
+    code, text, _ = run(repository, *world, *words, verb=("evaluate",), small=False)
+    assert code == 0, text
+    live = json.loads((repository / "live.json").read_text())
+    assert list(live["policies"]) == ["cloned", "dreamed"] and live["real_interactions"] > 0

@@ -75,6 +75,11 @@ class EnvironmentConfig(Section):
         description="What world this is, in a few lines: the system turn of chat models; empty: the "
         "adapter's own.",
     )
+    knowledge: bool = Field(
+        True,
+        description="False: use nothing that the adapter knows of its world's text (ablation); then "
+        "experience_model.premise, .reasoning and curriculum.enabled must be false.",
+    )
     seed: Seed = Field(0, description="Seed of the games: the same seed gives the same tasks.")
     webshop: WebshopConfig = Field(default_factory=WebshopConfig)
     browser: BrowserConfig = Field(default_factory=BrowserConfig)
@@ -105,11 +110,14 @@ class EnvironmentConfig(Section):
 
     @model_serializer(mode="wrap")
     def _without_other_adapters_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out the options of other adapters, so that a new adapter changes no record of an old one."""
+        """Leave out the options of other adapters, so that a new adapter changes no record of an old one.
+
+        `knowledge` is left out where it is on, as in earlier records.
+        """
         return {
             name: value
             for name, value in handler(self).items()
-            if self.name in ADAPTERS_OWN.get(name, (self.name,))
+            if self.name in ADAPTERS_OWN.get(name, (self.name,)) and (name, value) != ("knowledge", True)
         }
 
     def decisive(self, *, where: bool = False) -> dict[str, Any]:
