@@ -29,6 +29,12 @@ EXAMINED_POLICIES = ("untrained", "cloned", "dreamed")
 CHANGE_CLASSES = ("changed_0", "changed_1_2", "changed_3_plus")
 Metrics = dict[str, Estimate]
 
+NOT_MEASURED = {
+    "min_next_state_exact": "no held-out step is determined by its history",
+    "min_reward_precision": "no answer granted a reward",
+}
+"""Floor -> what is the case where its metric has no observation."""
+
 SPLITS: dict[str, Callable[[Judgement], bool]] = {
     "changed_0": lambda j: j.changed == 0,
     "changed_1_2": lambda j: 1 <= j.changed <= 2,
@@ -168,6 +174,8 @@ def check_gate(metrics: Metrics, config: FidelityConfig) -> None:
     }
     failures = [
         f"{name} is {metrics[name]}, floor {floor} ({key})"
+        if metrics[name].n
+        else f"{name} has nothing to be measured on (n=0: {NOT_MEASURED[key]}), floor {floor} ({key})"
         for name, (floor, key) in floors.items()
         if metrics[name].value < floor
     ]
