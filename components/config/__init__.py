@@ -1,6 +1,6 @@
 """The configuration of a run: closed sections, one module a section, and how a file is read into them.
 
-What other packages import: `Config`, its sections, `load_config`, `dump_config`, `source_of`.
+What other packages import: `Config`, its sections, `load_config`, `dump_config`, `source_of`, `with_values`.
 """
 
 from components.config.backbone_config import BackboneConfig, TextFormat
@@ -15,7 +15,14 @@ from components.config.pretrain_config import PretrainConfig, PretrainPhase
 from components.config.reading.section import Section
 from components.config.retrieval_config import RetrievalConfig
 from components.config.rl_config import BaselineRLConfig, DreamRLConfig, RealRLConfig, RLConfig
-from components.config.run_config import Config, Precision, dump_config, load_config, source_of
+from components.config.run_config import (
+    Config,
+    Precision,
+    dump_config,
+    load_config,
+    source_of,
+    with_values,
+)
 from components.config.tracking_config import TrackingConfig
 from components.config.vllm_config import EngineName, VllmConfig
 
@@ -48,4 +55,5 @@ __all__ = [
     "dump_config",
     "load_config",
     "source_of",
+    "with_values",
 ]

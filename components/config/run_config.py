@@ -9,7 +9,7 @@ resolved config is saved as JSON with every run, and `load_config` reads it back
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -237,6 +237,20 @@ def load_config(path: Path | str | None = None, overrides: Sequence[str] = ()) -
 def source_of(config: Config) -> ConfigSource:
     """Return the file and the overrides of a config from `load_config`; empty for other configs."""
     return config._source
+
+
+def with_values(config: Config, values: Mapping[str, Any]) -> Config:
+    """Return the config with some keys set, such as `environment.max_steps`; its file and overrides stay."""
+    plain = config.model_dump(mode="json")
+    for key, value in values.items():
+        *sections, name = key.split(".")
+        part = plain
+        for section in sections:
+            part = part[section]
+        part[name] = value
+    changed = Config.model_validate(plain)
+    changed._source = config._source
+    return changed
 
 
 def dump_config(config: Config) -> str:

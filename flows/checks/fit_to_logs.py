@@ -13,7 +13,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from components.config import Config
+from components.config import Config, with_values
 from components.files import read_text
 from components.trajectories.store import DataLayout, read_transitions
 from flows.checks.answer_limits import cuts_too_much, limit_of, sufficient_limit
@@ -40,7 +40,7 @@ def fit_to_logs(
         if cuts_too_much(limit_of(config, key), lengths):
             values[key] = sufficient_limit(lengths)
     values = {key: value for key, value in values.items() if not _is_set(key, set_by_user)}
-    return _with_values(config, values), values
+    return with_values(config, values), values
 
 
 def longest_episode(root: Path, config: Config) -> int:
@@ -53,14 +53,3 @@ def _is_set(key: str, set_by_user: Collection[str]) -> bool:
     """Whether an override sets the key, `rl.max_new_tokens` being one for all three of its stages."""
     section, *_, name = key.split(".")
     return key in set_by_user or f"{section}.{name}" in set_by_user
-
-
-def _with_values(config: Config, values: dict[str, Any]) -> Config:
-    plain = config.model_dump(mode="json")
-    for key, value in values.items():
-        *sections, name = key.split(".")
-        part = plain
-        for section in sections:
-            part = part[section]
-        part[name] = value
-    return Config.model_validate(plain)

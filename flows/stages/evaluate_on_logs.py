@@ -57,7 +57,7 @@ def _evaluate(run: Run, inputs: Inputs, work: Path) -> Outcome:
     logged = read_episodes(run, "fidelity", inputs["fidelity"])
     wins = [episode.success for episode in logged]
     outcome = Outcome(
-        {}, {"logs/success_rate": proportion(sum(wins), len(wins), config.evaluation.confidence)}
+        {}, {"logs/logged_success_rate": proportion(sum(wins), len(wins), config.evaluation.confidence)}
     )
     solved = [episode for episode in logged if episode.success]
     model, buffer, dream = open_dream(run, inputs["model"], inputs["train"])

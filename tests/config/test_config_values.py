@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from components.config import Config, load_config
+from components.config import Config, load_config, source_of, with_values
 from components.errors import ConfigError
 from components.language.torch_seeds import torch_seed
 
@@ -337,3 +337,11 @@ def test_an_experiment_whose_models_mlflow_could_not_register_is_refused(name):
 def test_more_threads_than_any_machine_starts_are_refused():
     with pytest.raises(ConfigError, match="threads is 1000000: expected 1 to 1024"):
         load_config(None, ["threads=1000000"])
+
+
+def test_values_that_are_set_later_keep_the_file_and_the_overrides():
+    config = load_config(None, ["seed=3"])
+    changed = with_values(config, {"environment.max_steps": 7, "rl.dream.max_new_tokens": 99})
+    assert (changed.environment.max_steps, changed.rl.dream.max_new_tokens, changed.seed) == (7, 99, 3)
+    assert source_of(changed) == source_of(config) and source_of(config).overrides == ("seed=3",)
+    assert config.environment.max_steps == 20

@@ -140,6 +140,10 @@ TERMS = {
         "unsure answers per step",
         "dreamed answers below experience_model.min_confidence, which ended their episodes",
     ),
+    "logged_success_rate": (
+        "success rate of the held-out logs",
+        "share of held-out logged episodes that were a success, whoever acted",
+    ),
     "same_action_rate": (
         "logged action taken",
         "share of steps of held-out successful logs at which the policy's most probable action is the logged "

@@ -168,6 +168,8 @@ def decision_blocks(decision: Mapping[str, Any]) -> list[Block]:
         )
     badge = "Promoted" if is_promoted else "Not promoted"
     reason = Text(str(decision.get("reason", "")), badge=badge, good=is_promoted)
+    if not rows:
+        return [reason]
     return [reason, Table(["condition", "metric", "value", "interval", "n", "needed", "result"], rows)]
 
 
