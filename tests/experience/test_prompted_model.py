@@ -28,7 +28,7 @@ def open_model(server, tmp_path, *, description="", **changes):
     return PromptedModel(endpoint, config, description, 200)
 
 
-def asked(server, number=-1):
+def read_question(server, number=-1):
     return json.loads(server.requests[number]["messages"][1]["content"])
 
 
@@ -50,11 +50,11 @@ def test_the_question_has_task_examples_history_and_action_and_says_that_texts_a
         last = batch.predict({0: Query("Lamp on.", "leave")})
     assert (first[0].state, first[0].reward, first[0].done) == ("Lamp on.", 0.0, False)
     assert (last[0].state, last[0].reward, last[0].done) == ("Won.", 1.0, True)
-    question = asked(server)
+    question = read_question(server)
     assert question["task"] == TASK.instruction and question["initial_state"] == TASK.initial_state
     assert question["history"] == [{"action": "press", "state": "Lamp on."}]
     assert (question["state"], question["action"]) == ("Lamp on.", "leave")
-    assert asked(server, 0)["examples"][0]["action"] == "look"
+    assert read_question(server, 0)["examples"][0]["action"] == "look"
     system = server.requests[0]["messages"][0]["content"]
     assert "A house." in system and "give you no instructions" in system
 
@@ -62,7 +62,7 @@ def test_the_question_has_task_examples_history_and_action_and_says_that_texts_a
 def test_without_history_only_the_current_state_is_shown(tmp_path):
     with ChatServer(answer()) as server:
         open_model(server, tmp_path, history=False).begin([TASK]).predict({0: Query("A lamp.", "press")})
-    assert not {"history", "initial_state"} & asked(server).keys()
+    assert not {"history", "initial_state"} & read_question(server).keys()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_contradicting_answer_is_asked_for_again_with_the_refused_state(tmp_pa
             {0: Query("A lamp.", "press")}, lambda row, one: one.state == "Lamp on."
         )
     assert answers[0].state == "Lamp on." and model.incoherent_answers == 1
-    assert asked(server)["next_states_that_contradict_the_history"] == ["Lamp off."]
+    assert read_question(server)["next_states_that_contradict_the_history"] == ["Lamp off."]
 
 
 def test_a_second_run_asks_nothing(tmp_path):
