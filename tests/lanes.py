@@ -30,6 +30,7 @@ ENGINE = (
     "docs/test_site.py",
     "environments/alfworld/",
     "environments/openenv/",
+    "environments/test_example_worlds.py",
     "environments/test_contract_of_own_worlds.py",
     "environments/test_environment_contract.py",
     "experience/test_experience_model.py",

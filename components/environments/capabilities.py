@@ -209,8 +209,8 @@ class UnseenWorlds(Protocol):
 class Variation(Protocol):
     """Which generated tasks are possible.
 
-    Buys: the curriculum can generate tasks. Default: every instruction but the task's own is refused; set
-    `curriculum.enabled=false`.
+    Buys: the curriculum generates tasks that the world can do. Default: every instruction but the task's own
+    is refused; the curriculum then asks the recorded tasks (`components/experience/task_feasibility.py`).
     """
 
     def feasible(self, task: Task) -> str:

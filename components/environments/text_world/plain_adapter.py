@@ -42,7 +42,7 @@ class PlainAdapter(Adapter):
 
 
 def build_task(
-    environment: str, name: str, split: str, instruction: str, initial_state: str, **spec: object
+    environment: str, name: str, split: str, instruction: str, initial_state: str, /, **spec: object
 ) -> Task:
     """Return a task of the environment.
 

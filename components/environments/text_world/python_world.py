@@ -11,7 +11,7 @@ import json
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from components.config.worlds.environment_config import EnvironmentConfig
@@ -28,7 +28,10 @@ ERROR_RATES = {"expert": 0.0, "noisy": 0.2, "near_miss": 0.5, "random": 1.0}
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """One task: its name, its instruction, and the plain values that the world starts it from."""
+    """One task: its name, its instruction, and the plain values that the world starts it from.
+
+    An empty instruction is the one that the world has after its start.
+    """
 
     name: str
     instruction: str
@@ -40,6 +43,8 @@ class PythonWorld(ABC):
 
     admissible: Sequence[str] = ()
     """The actions that are possible now; empty if the world does not say."""
+    instruction: str = ""
+    """What is to be done, if the world tells it at the start."""
 
     def begin(self, task: Task) -> str:
         """Start the episode of `task` and return the initial state."""
@@ -92,8 +97,11 @@ class PythonWorldAdapter(PlainAdapter):
         return [self._task(split, spec) for spec in sample_tasks(rng, self.specs(split), count, split)]
 
     def _task(self, split: str, spec: TaskSpec) -> Task:
-        task = build_task(self.name, spec.name, split, spec.instruction, "", **spec.values)
-        return replace(task, initial_state=self.world().begin(task))
+        world = self.world()
+        initial_state = world.start(**spec.values, instruction=spec.instruction)
+        instruction = spec.instruction or world.instruction
+        world.close()
+        return build_task(self.name, spec.name, split, instruction, initial_state, **spec.values)
 
     def open(
         self, budget: int | None = None, *, workers: int | None = None, stock: bool = False

@@ -1,0 +1,107 @@
+"""The cooking games of TextWorld (package textworld): find an ingredient, prepare it as the recipe says, eat.
+
+    dreamgym retrain --config examples/worlds/textworld_cooking.yaml
+
+Games, texts, admissible actions and best actions are the package's; its splits keep foods and preparations
+apart. A game is compiled when it is first needed (3 to 6 s) and kept in `FOLDER`.
+"""
+
+import random
+import re
+import tempfile
+from pathlib import Path
+
+import textworld
+from textworld.challenges import CHALLENGES
+
+from components.environments.protocol import Step
+from components.environments.text_world.python_world import PythonWorld, PythonWorldAdapter, TaskSpec
+from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
+
+FOLDER = Path(".dreamgym/textworld")
+GAME = {"recipe": 1, "take": 1, "go": 6, "open": True, "cook": True, "cut": True, "drop": False}
+"""One ingredient that is to be found in six rooms, cut and cooked."""
+GAMES = {TRAIN: ("train", 2000), VALIDATION: ("valid", 500), TEST: ("test", 1000)}
+"""Split -> the package's split, and how many seeds it has here."""
+TOLD = textworld.EnvInfos(
+    feedback=True, description=True, objective=True, admissible_commands=True, policy_commands=True, won=True
+)
+REFUSALS = (
+    "You can't",
+    "That's not",
+    "You need to",
+    "can't see any",
+    "I don't understand",
+    "did not understand",
+    "already",
+)
+
+
+class Cooking(PythonWorld):
+    """One episode."""
+
+    def start(self, split: str, seed: int, **_: object) -> str:
+        """Return the description of the first room."""
+        self.game = textworld.start(str(compiled(split, seed)), request_infos=TOLD)
+        self.now = self.game.reset()
+        self.admissible, self.instruction = self.now.admissible_commands, self.now.objective
+        return plain(self.now.description)
+
+    def act(self, action: str) -> Step:
+        """Take one step; the score of a step is no reward, the won game is."""
+        self.now, _, is_over = self.game.step(action)
+        self.admissible = self.now.admissible_commands
+        return Step(plain(self.now.feedback), float(self.now.won), is_over)
+
+    def close(self) -> None:
+        """End the interpreter."""
+        self.game.close()
+
+
+class CookingAdapter(PythonWorldAdapter):
+    """All that the pipeline knows of cooking."""
+
+    world, refusals, splits = Cooking, REFUSALS, tuple(GAMES)
+
+    def specs(self, split: str) -> list[TaskSpec]:
+        """The games of the package's split."""
+        name, count = GAMES[split]
+        return [TaskSpec(f"{name}-{seed}", "", {"split": name, "seed": seed}) for seed in range(count)]
+
+    def mistakes(self, task: Task, rng: random.Random) -> list[str]:
+        """Actions that are impossible or senseless in most places."""
+        return ["eat meal", "prepare meal", "take knife", "open door", "dance"]
+
+    def expert(self, task: Task, trajectory: Trajectory) -> str:
+        """Read the cookbook where it lies, then do what the package calls best."""
+        world = Cooking()
+        world.begin(task)
+        for step in trajectory.steps:
+            world.act(step.action)
+        has_read = any(step.action == "examine cookbook" for step in trajectory.steps)
+        best = world.now.policy_commands or ["look"]
+        can_read = "examine cookbook" in world.admissible
+        world.close()
+        return "examine cookbook" if can_read and not has_read else best[0]
+
+
+def plain(text: str) -> str:
+    """The text before the prompt, in one line."""
+    return re.sub(r"\s+", " ", text.partition("\n>")[0].partition("Would you like to RESTART")[0]).strip()
+
+
+def compiled(split: str, seed: int) -> Path:
+    """The file of a game, compiled if it is not there."""
+    path = FOLDER / f"cooking-{split}-{seed}.z8"
+    if not path.is_file():
+        _, make, _ = CHALLENGES["tw-cooking"]
+        options = textworld.GameOptions()
+        options.seeds = seed
+        game = make({**GAME, "split": split, "recipe_seed": seed}, options)
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+            options.path = str(Path(folder) / path.name)
+            textworld.generator.compile_game(game, options)
+            for part in (".ni", ".json", ".z8"):  # the game's own file last: it says that all are there
+                (Path(folder) / f"{path.stem}{part}").replace(path.with_suffix(part))
+    return path

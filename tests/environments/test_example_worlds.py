@@ -1,0 +1,68 @@
+"""The worlds of `examples/worlds` on the real packages: what their adapters promise, with few tasks."""
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import pytest
+
+from components.config import load_config
+from components.environments import make_adapter
+from components.environments.contract import episode_promises as promises
+from components.environments.contract.subject import Subject
+from components.records import TEST, TRAIN
+
+FOLDER = Path("examples/worlds")
+PACKAGES = {
+    "babyai": "minigrid",
+    "scienceworld_find": "scienceworld",
+    "textworld_cooking": "textworld",
+}
+PROMISES = (
+    promises.tasks_begin_the_same,
+    promises.expert_wins,
+    promises.nonsense_is_answered,
+    promises.texts_are_short,
+)
+
+
+@pytest.fixture(scope="module", params=sorted(PACKAGES))
+def subject(request):
+    package = PACKAGES[request.param]
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"the package {package} is not installed")
+    if package == "scienceworld" and shutil.which("java") is None:
+        pytest.skip("ScienceWorld needs Java, and there is none here")
+    config = load_config(FOLDER / f"{request.param}.yaml")
+    adapter = make_adapter(config.environment)
+    world = adapter.open()
+    yield Subject(adapter, world, adapter.tasks(TRAIN, 2, 5), config)
+    world.close()
+
+
+def test_every_example_has_a_config_and_a_test():
+    assert (
+        {path.stem for path in FOLDER.glob("*.py")}
+        == {path.stem for path in FOLDER.glob("*.yaml")}
+        == set(PACKAGES)
+    )
+
+
+def test_the_world_keeps_its_promises(subject):
+    for name in ("expert", "noisy"):
+        subject.played[name] = subject.play(name)
+    for promise in PROMISES:
+        assert promise(subject)
+
+
+def test_a_task_says_what_to_do_and_held_out_tasks_are_others(subject):
+    (held_out,) = subject.adapter.tasks(TEST, 1, 5)
+    assert held_out.id not in {task.id for task in subject.tasks}
+    for task in (*subject.tasks, held_out):
+        assert task.instruction.strip() and task.initial_state.strip()
+
+
+def test_the_adapter_knows_nothing_of_the_text(subject):
+    """No reasoning, premise or contradiction: only the defaults of a world of text."""
+    for name in ("reason", "premise", "contradiction", "facts", "reflect", "feasible", "progress", "embody"):
+        assert name not in vars(type(subject.adapter))
