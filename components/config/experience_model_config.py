@@ -98,10 +98,11 @@ class ExperienceModelConfig(Section):
         "choice); 0: none.",
     )
     reasoning: bool = Field(True, description="False trains it to predict without reasoning (ablation).")
-    teacher: Literal["programmatic", "llm"] = Field(
+    teacher: Literal["programmatic", "llm", "self"] = Field(
         "programmatic",
-        description="Source of the reasoning to train on: the adapter's, recorded with the data, or the "
-        "model at `endpoint`.",
+        description="Source of the reasoning to train on: the adapter's, recorded with the data; the model "
+        "at `endpoint`; or the chat model itself, before its training, where its reason makes the recorded "
+        "state likelier.",
     )
     max_new_tokens: int = Field(128, ge=8, description="Longest answer in tokens, reasoning included.")
     resamples: int = Field(
@@ -153,7 +154,7 @@ class ExperienceModelConfig(Section):
             )
         if not self.reasoning:
             self._refuse_without_effect(["teacher"], "reasoning: false", "reasoning: true")
-        if self.teacher == "llm" or not self.reasoning:
+        if self.teacher != "programmatic" or not self.reasoning:
             setting = f"teacher: {self.teacher}, reasoning: {self.reasoning}"
             self._refuse_without_effect(
                 NEEDS_TEACHER_REASONING, setting, "the programmatic teacher's reasoning"

@@ -139,7 +139,6 @@ class Config(Section):
             model.reasoning and model.teacher == "programmatic" and model.kind == "trained"
         )
         used += ["experience_model.reasoning"] if has_adapters_reasoning else []
-        used += ["curriculum.enabled"] if self.curriculum.enabled else []
         if used:
             settings = " ".join(f"{name}=false" for name in used)
             raise ValueError(

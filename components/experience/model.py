@@ -215,10 +215,15 @@ class ExperienceModel:
         This is M_task of Eq. 6, which shares the weights of M.
         """
         prompts = [self.text.variation_prompt(task) for task in tasks]
-        return self._generate_texts(prompts, seed, temperature)
+        longest = max((len(self.text.text_answer(task.instruction)) for task in tasks), default=0)
+        return self._generate_texts(prompts, seed, temperature, max(MAX_TEXT_TOKENS, 2 * longest))
 
     def _generate_texts(
-        self, prompts: Sequence[tuple[list[int], list[int]]], seed: int, temperature: float
+        self,
+        prompts: Sequence[tuple[list[int], list[int]]],
+        seed: int,
+        temperature: float,
+        most_tokens: int = MAX_TEXT_TOKENS,
     ) -> list[str]:
         """For each prompt (trunk, request), one text; "" where it does not end in time."""
         if not prompts:
@@ -227,7 +232,7 @@ class ExperienceModel:
         written = session.generate(
             {row: trunk + request for row, (trunk, request) in enumerate(prompts)},
             stop=self.text.text_stop,
-            max_new_tokens=MAX_TEXT_TOKENS,
+            max_new_tokens=most_tokens,
             temperature=temperature,
         )
         self.counts.tokens += sum(len(generation.tokens) for generation in written.values())

@@ -18,6 +18,7 @@ from components.tracking.run_environment import Git
 PROMPTS = (
     "components/experience/prompts.py",
     "components/experience/teacher.py",
+    "components/experience/self_teacher.py",
     "components/policy/agent_prompt.py",
     "components/evaluation/judge.py",
 )

@@ -1,22 +1,30 @@
 """Adds the teacher's reasoning to the episodes that the experience model is trained on.
 
 The `programmatic` teacher's reasoning is recorded with the data. The `llm` teacher is the model at
-`endpoint`.
+`endpoint`. The `self` teacher is the chat model that is about to be fine-tuned.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from prefect import get_run_logger
 
 from components.config import Config
 from components.evaluation.metrics.intervals import Estimate, exact_value, proportion
+from components.experience.formats.choose import world_format
 from components.experience.formats.world_format import WorldFormat, recorded_answer
+from components.experience.self_teacher import VERSION as SELF_VERSION
+from components.experience.self_teacher import SelfTeacher
 from components.experience.teacher import VERSION, Annotated, annotate
+from components.language.compute import Compute
 from components.language.endpoint.chat_completions import Usage
 from components.language.endpoint.json_endpoint import Endpoint
+from components.language.threads import decoding
+from components.language.vocabulary.vocabulary import Vocabulary
 from components.records import Trajectory, Transition
 from flows.run.stage import Outcome
 
@@ -25,8 +33,29 @@ ANSWERS = Path(".dreamgym", "answers")
 RECORD = "annotations.json"
 
 
+def self_teacher(config: Config, model: Any, vocabulary: Vocabulary, compute: Compute) -> SelfTeacher | None:
+    """Return the teacher that writes with the untrained `model`; None if the config names another one."""
+    settings = config.experience_model
+    if settings.teacher != "self":
+        return None
+    return SelfTeacher(
+        model,
+        vocabulary,
+        compute,
+        world_format(vocabulary, settings),
+        world_format(vocabulary, settings.model_copy(update={"reasoning": False})),
+        longest_answer=settings.max_new_tokens,
+        seed=config.seed,
+    )
+
+
 def teach(
-    config: Config, root: Path, work: Path, text: WorldFormat, episodes: list[Trajectory]
+    config: Config,
+    root: Path,
+    work: Path,
+    text: WorldFormat,
+    episodes: list[Trajectory],
+    teacher: SelfTeacher | None = None,
 ) -> tuple[list[Trajectory], Outcome]:
     """Return the episodes with the teacher's reasoning, and the outcome of annotating them.
 
@@ -37,6 +66,7 @@ def teach(
         work: work directory of the stage.
         text: of the experience model.
         episodes: in the order of training; a repeated episode is annotated once.
+        teacher: the `self` teacher, if the config names it.
 
     Raises:
         EndpointError: the `llm` teacher does not answer, or leaves more than `max_unannotated_share` of the
@@ -45,6 +75,8 @@ def teach(
     settings = config.experience_model
     if settings.teacher == "programmatic":
         return episodes, Outcome({})
+    if teacher is not None:
+        return _teach_itself(config, work, episodes, teacher)
     left_out = _left_out_earlier(work)
     by_id = {episode.steps[0].episode_id: episode for episode in episodes}
     to_annotate = [episode for name, episode in by_id.items() if name not in left_out]
@@ -68,6 +100,44 @@ def teach(
     annotated = [annotated_by_id[name] for name in names if name in annotated_by_id]
     metrics = _annotation_metrics(annotations, len(by_id), endpoint.usage)
     return annotated, Outcome({"annotations": RECORD}, metrics, costs=endpoint.usage.costs())
+
+
+def _teach_itself(
+    config: Config, work: Path, episodes: list[Trajectory], teacher: SelfTeacher
+) -> tuple[list[Trajectory], Outcome]:
+    """Return the episodes with the model's own reasons. An interrupted training goes on with those it has."""
+    by_id = {episode.steps[0].episode_id: episode for episode in episodes}
+    log, path = get_run_logger(), work / RECORD
+    if not path.is_file():
+        log.info("The model writes a reason for each step of %d episodes", len(by_id))
+        reported = [0]
+
+        def progress(done: int, of: int) -> None:
+            if 10 * done // of > reported[0]:
+                reported[0] = 10 * done // of
+                log.info("%d of %d steps have been asked for a reason", done, of)
+
+        with decoding(config):
+            result = teacher.teach(list(by_id.values()), progress)
+        reasoning = {e.steps[0].episode_id: [step.reasoning for step in e.steps] for e in result.episodes}
+        counts = {"asked": result.asked, "kept": result.kept, "tokens": result.tokens}
+        record = {"version": SELF_VERSION, "model": "self", "reasoning": reasoning, "counts": counts}
+        path.write_text(json.dumps(record, indent=1, ensure_ascii=False), encoding="utf-8")
+    record = json.loads(path.read_text(encoding="utf-8"))
+    taught = [
+        _with_reasons(episode, record["reasoning"][episode.steps[0].episode_id]) for episode in episodes
+    ]
+    counts = record["counts"]
+    log.info(
+        "%d of %d reasons make the recorded state likelier and are kept", counts["kept"], counts["asked"]
+    )
+    metrics = {"teacher/kept_rate": proportion(counts["kept"], counts["asked"])}
+    return taught, Outcome({"annotations": RECORD}, metrics, costs={"tokens_generated": counts["tokens"]})
+
+
+def _with_reasons(episode: Trajectory, reasons: list[str]) -> Trajectory:
+    steps = zip(episode.steps, reasons, strict=True)
+    return replace(episode, steps=tuple(replace(step, reasoning=reason) for step, reason in steps))
 
 
 def _left_out_earlier(work: Path) -> dict[str, str]:

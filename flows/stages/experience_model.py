@@ -27,7 +27,9 @@ from components.experience.formats.choose import world_format
 from components.experience.model import save_prompt_form
 from components.experience.prompted_model import save_card
 from components.experience.retrieval.replay_buffer import ReplayBuffer
+from components.experience.self_teacher import SelfTeacher
 from components.experience.step_judgements import judge_predictions
+from components.experience.task_feasibility import task_feasibility
 from components.language.adapters import add_lora
 from components.language.backbone import load_backbone, save_model
 from components.language.exercises.rehearsal import rehearsal_examples
@@ -51,7 +53,7 @@ from flows.run.run_data import (
 from flows.run.run_dream import load_experience_model, quotation_check
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.system_turns import experience_model_system, world_description
-from flows.run.teacher_annotations import teach
+from flows.run.teacher_annotations import self_teacher, teach
 from flows.training_log import curve_logger, progress_logger, speed_metrics
 
 EXERCISE_KINDS = 4
@@ -117,7 +119,8 @@ def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
         text_format=config.backbone.format,
         system=experience_model_system(config),
     )
-    examples, annotation = training_examples(config, run.root, work, vocabulary, buffer, episodes)
+    teacher = self_teacher(config, backbone, vocabulary, run.compute)
+    examples, annotation = training_examples(config, run.root, work, vocabulary, buffer, episodes, teacher)
     settings = config.experience_model
     seed = config.seed
     model = add_lora(backbone, config.lora, added=vocabulary.added, seed=seed, frozen=run.compute.frozen)
@@ -162,6 +165,7 @@ def training_examples(
     vocabulary: Vocabulary,
     buffer: ReplayBuffer,
     episodes: list[Trajectory],
+    teacher: SelfTeacher | None = None,
 ) -> tuple[list[Example], Outcome]:
     """Return all training examples of the experience model, and the outcome of the teacher's annotation.
 
@@ -172,6 +176,7 @@ def training_examples(
         root: of the repository.
         work: work directory of the stage.
         buffer: that demonstrations are retrieved from.
+        teacher: the `self` teacher, if the config names it.
     """
     settings = config.experience_model
     seed = config.seed
@@ -180,13 +185,13 @@ def training_examples(
     augmented = episodes + hindsight(episodes, adapter, settings.hindsight, seed)
     augmented += rename_episodes(augmented, adapter, settings.renamed, seed)
     annotated, annotation = teach(
-        config, root, work, text, sample_training_episodes(augmented, settings, seed)
+        config, root, work, text, sample_training_episodes(augmented, settings, seed), teacher
     )
     if settings.premise:
         annotated = assume_premises(annotated, adapter, seed, taught=settings.teacher == "programmatic")
     further = premise_examples(text, augmented, adapter) if settings.premise else []
     tasks = list({episode.task.id: episode.task for episode in augmented}.values())
-    further += variation_examples(text, tasks, adapter.feasible, seed)
+    further += variation_examples(text, tasks, task_feasibility(adapter, tasks), seed)
     examples = transition_examples(text, annotated, buffer, settings, own=original_task_id)
     examples += repeat_evenly(further, settings.epochs, seed)
     if not settings.rehearsal:

@@ -17,6 +17,7 @@ from components.experience.dream import Dream
 from components.experience.dreaming_model import DreamingModel
 from components.experience.retrieval.encoders import make_encoder
 from components.experience.task_clusters import cluster_tasks
+from components.experience.task_feasibility import task_feasibility
 from components.language.checkpoint_files.weight_files import stored_weights
 from components.policy.policy import Policy
 from components.policy.rl.loop import Loop
@@ -150,12 +151,11 @@ def _task_source(run: Run, model: DreamingModel) -> TaskSource:
     if not config.curriculum.enabled:
         return EvenTasks(tasks)
     cluster = _cluster_function(run) if config.rl.dream.algorithm.needs_task_clusters else None
-    feasible = make_adapter(config.environment).feasible
     return Curriculum(
         tasks,
         config.curriculum,
         lambda parents, seed: model.vary(parents, seed=seed),
-        feasible,
+        task_feasibility(make_adapter(config.environment), tasks),
         cluster,
     )
 

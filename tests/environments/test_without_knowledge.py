@@ -14,7 +14,6 @@ from components.trajectories.recording import collect, plan
 OWN = ["environment.name=own", "environment.own.adapter=components.environments.template:TemplateAdapter"]
 OFF = [
     *("environment.knowledge=false", "experience_model.premise=false", "experience_model.reasoning=false"),
-    "curriculum.enabled=false",
 ]
 
 

@@ -23,7 +23,7 @@ import re
 from collections.abc import Sequence
 
 from components.experience.episodic_recall import recall
-from components.experience.formats.world_format import Answer
+from components.experience.formats.world_format import Answer, recorded_answer
 from components.language.vocabulary.chat_vocabulary import ChatVocabulary
 from components.records import Task, Transition
 
@@ -36,6 +36,9 @@ HIDDEN = "Hidden"
 """The word before a premise."""
 PREMISE_REQUEST = "Which hidden facts of this world decide the task?"
 VARIATION_REQUEST = "Which other task could be given in this world?"
+REASON_REQUEST = (
+    "Do not simulate. In one short sentence, which facts make this action lead to this next state?"
+)
 OUTCOMES = {"continue": (0.0, False), "success": (1.0, True), "failure": (0.0, True)}
 """Outcome -> (reward, done)."""
 _ANSWER = re.compile(
@@ -140,6 +143,18 @@ class ChatWorld:
     def variation_prompt(self, task: Task) -> tuple[list[int], list[int]]:
         """See `WorldFormat`."""
         return [], self._request(task, VARIATION_REQUEST)
+
+    def reason_prompt(self, task: Task, step: Transition) -> list[int]:
+        """See `WorldFormat`."""
+        lines = [
+            *_task_lines(task.instruction, step.state),
+            _line("Action", step.action),
+            *_answer_text(recorded_answer(step), reasoning=False)
+            .replace("State:", "Next state:", 1)
+            .split("\n"),
+            REASON_REQUEST,
+        ]
+        return self._vocabulary.begin("\n".join(lines)) + self._vocabulary.reply_start
 
     def text_answer(self, text: str) -> list[int]:
         """See `WorldFormat`."""

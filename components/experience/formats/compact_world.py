@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from components.errors import ConfigError
 from components.experience.episodic_recall import recall
 from components.experience.formats.world_format import Answer
 from components.language.vocabulary.compact_vocabulary import CompactVocabulary
@@ -122,6 +123,14 @@ class CompactWorld:
     def variation_prompt(self, task: Task) -> tuple[list[int], list[int]]:
         """See `WorldFormat`."""
         return self.opening(task), self._vocabulary.encode(VARIATION)
+
+    def reason_prompt(self, task: Task, step: Transition) -> list[int]:
+        """See `WorldFormat`: a small backbone has no reasons of its own."""
+        raise ConfigError(
+            "experience_model.teacher is self, and the backbone is no chat model.",
+            "Expected a model that can write a sentence: a directory or hub name of a chat model.",
+            "Set backbone.path=models/smollm2 (make model), or experience_model.reasoning=false.",
+        )
 
     def text_answer(self, text: str) -> list[int]:
         """See `WorldFormat`."""

@@ -33,7 +33,7 @@ class WorldFormat(Protocol):
     Attributes:
         form: prompt and answer in words, for people.
         stop: ids of the tokens at which an answer ends.
-        text_stop: ids of the tokens at which a premise or an instruction ends.
+        text_stop: ids of the tokens at which a premise, an instruction or a reason ends.
     """
 
     form: str
@@ -90,8 +90,15 @@ class WorldFormat(Protocol):
     def variation_prompt(self, task: Task) -> tuple[list[int], list[int]]:
         """The trunk, and the tokens behind it, that request another task of the same room."""
 
+    def reason_prompt(self, task: Task, step: Transition) -> list[int]:
+        """The tokens that request a reason for a recorded step, the state after it included.
+
+        Raises:
+            ConfigError: the format is of models that write nothing but answers.
+        """
+
     def text_answer(self, text: str) -> list[int]:
-        """The tokens of a premise or an instruction, as a model should write them."""
+        """The tokens of a premise, an instruction or a reason, as a model should write them."""
 
     def parse_text(self, tokens: Sequence[int]) -> str:
-        """The premise or instruction that generated tokens spell; empty if they do not follow the form."""
+        """The premise, instruction or reason that tokens spell; empty if they do not follow the form."""

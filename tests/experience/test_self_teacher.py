@@ -1,0 +1,130 @@
+"""The `self` teacher: which of a chat model's reasons are kept, and what the stage makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from builders import VOCABULARY, WORLD, make_episode, make_task
+from foreign import CHATML, make_checkpoint
+from prefect.logging import disable_run_logger
+
+from components.config import Config, ExperienceModelConfig
+from components.errors import ConfigError
+from components.experience.formats.choose import world_format
+from components.experience.formats.training_examples import render_trajectory
+from components.experience.self_teacher import SelfTeacher
+from components.language.backbone import load_backbone
+from components.language.compute import Compute
+from flows.run.teacher_annotations import RECORD, self_teacher, teach
+
+SETTINGS = ExperienceModelConfig(teacher="self", recall=0)
+EPISODES = [
+    make_episode(
+        make_task(),
+        ("go to shelf 1", "At shelf 1: mug 1."),
+        ("take mug 1", "Took mug 1."),
+        ("put mug 1 in desk 1", "Done."),
+        won=True,
+        episode=name,
+    )
+    for name in ("a", "b")
+]
+REASONS = ["the mug is there", "Took mug 1. As said.", "", "so", "it holds the mug now", "x " * 300]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    base = make_checkpoint(
+        tmp_path_factory.mktemp("chat"), "llama", template=CHATML, max_position_embeddings=2048
+    )
+    return load_backbone(base)
+
+
+def make_teacher(loaded, *, scripted=None, longest_answer=128, seed=0):
+    model, vocabulary = loaded
+    config = Config(
+        experience_model=SETTINGS.model_copy(update={"max_new_tokens": longest_answer}), seed=seed
+    )
+    teacher = self_teacher(config, model, vocabulary, Compute())
+    if scripted is not None:
+        given = iter(scripted)
+        teacher._write = lambda steps, seed: ([next(given) for _ in steps], 0)
+    return teacher
+
+
+def plain_logprob(loaded, *, reasoning, step):
+    """Log-probability of the recorded state and outcome by transformers alone."""
+    model, vocabulary = loaded
+    text = world_format(vocabulary, SETTINGS.model_copy(update={"reasoning": reasoning}))
+    prompt = text.question(make_task(), [step.state], step.action)
+    words = f"State: {step.next_state}\nOutcome: {'success' if step.done else 'continue'}"
+    start = vocabulary.encode(f"Reasoning: {step.reasoning}\nState:" if reasoning else "State:")
+    answer = vocabulary.reply(f"Reasoning: {step.reasoning}\n{words}" if reasoning else words)
+    ids = torch.tensor([prompt + answer])
+    with torch.no_grad():
+        scores = torch.log_softmax(model(ids).logits[0].double(), -1)
+    at = range(len(prompt) + len(start), ids.shape[1])
+    return sum(float(scores[place - 1, ids[0, place]]) for place in at)
+
+
+def test_a_reason_is_kept_where_it_makes_the_recorded_answer_likelier(loaded):
+    result = make_teacher(loaded, scripted=REASONS).teach(EPISODES)
+    kept = [step.reasoning for episode in result.episodes for step in episode.steps]
+    for reason, given, step in zip(kept, REASONS, [s for e in EPISODES for s in e.steps], strict=True):
+        helps = plain_logprob(loaded, reasoning=True, step=replace(step, reasoning=given)) > plain_logprob(
+            loaded, reasoning=False, step=step
+        )
+        may_be_kept = bool(given) and step.next_state not in given and len(given) < 100
+        assert reason == (given if helps and may_be_kept else "")
+    assert result.asked == 6 and result.kept == sum(map(bool, kept)) and 0 < result.kept < 4
+
+
+def test_a_reason_that_makes_the_answer_too_long_is_not_kept(loaded):
+    kept = [
+        make_teacher(loaded, scripted=REASONS, longest_answer=longest).teach(EPISODES).kept
+        for longest in (128, 8)
+    ]
+    assert kept[0] > 0 and kept[1] == 0
+
+
+def test_the_model_writes_reasons_the_same_ones_for_a_seed(loaded):
+    """A random model rarely ends a sentence; what it wrote is counted, and its seed decides."""
+    results = [make_teacher(loaded, seed=seed).teach(EPISODES) for seed in (0, 0, 1)]
+    assert results[0] == results[1] and results[0].tokens > 0
+    assert [len(episode.steps) for episode in results[0].episodes] == [3, 3]
+
+
+def test_an_empty_reason_can_be_learnt_and_parsed(loaded):
+    _, vocabulary = loaded
+    text = world_format(vocabulary, SETTINGS)
+    episode = make_teacher(loaded, scripted=[""] * 3).teach(EPISODES[:1]).episodes[0]
+    example = render_trajectory(text, episode, [[]] * 3)
+    answers = [s.tokens[-sum(map(bool, s.loss)) :] for s in example.segments if any(s.loss)]
+    assert [text.parse(answer).reasoning for answer in answers] == [""] * 3
+
+
+def test_a_small_backbone_has_no_reasons_of_its_own():
+    teacher = SelfTeacher(None, VOCABULARY, Compute(), WORLD, WORLD, longest_answer=64, seed=0)
+    with pytest.raises(ConfigError, match="no chat model.*make model"):
+        teacher.teach(EPISODES)
+
+
+def test_the_stage_keeps_the_reasons_for_a_training_that_is_interrupted(loaded, tmp_path):
+    config = Config(experience_model=SETTINGS)
+    with disable_run_logger():
+        taught, outcome = teach(
+            config,
+            tmp_path,
+            tmp_path,
+            WORLD,
+            [*EPISODES, EPISODES[0]],
+            make_teacher(loaded, scripted=REASONS),
+        )
+        again, second = teach(
+            config, tmp_path, tmp_path, WORLD, [*EPISODES, EPISODES[0]], make_teacher(loaded, scripted=[])
+        )
+    assert taught == again and outcome.metrics == second.metrics and (tmp_path / RECORD).is_file()
+    assert taught[0] == taught[2] and any(step.reasoning for episode in taught for step in episode.steps)
+    assert outcome.metrics["teacher/kept_rate"].n == 6 and outcome.outputs == {"annotations": RECORD}
