@@ -38,6 +38,20 @@ def progress_logger(total: float) -> OnStep:
     return log_progress
 
 
+def tenths_logger(what: str) -> Callable[[int, int], None]:
+    """Return a callback (done, of) that logs `DONE of OF WHAT` at each tenth of the work."""
+    log = get_run_logger()
+    tenths = 0
+
+    def log_tenth(done: int, of: int) -> None:
+        nonlocal tenths
+        if 10 * done // of > tenths:
+            tenths = 10 * done // of
+            log.info("%s of %s %s", f"{done:,}", f"{of:,}", what)
+
+    return log_tenth
+
+
 def curve_logger(name: str, log_curves: Callable[[int, Mapping[str, float]], None]) -> OnFigures:
     """Return a callback of `supervised_finetune` that logs `name/loss` and `name/learning_rate`."""
     return lambda step, figures: log_curves(

@@ -8,7 +8,7 @@ with the real answer: its text, its facts, its reward. Nothing here trains the m
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from components.environments.capabilities import Adapter
@@ -84,19 +84,26 @@ def judge_predictions(
     episodes: Sequence[Trajectory],
     *,
     rows: int = 64,
+    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[Judgement]:
-    """Predict and judge every transition of `episodes`, in batches of `rows` episodes, step by step."""
+    """Predict and judge every transition of `episodes`, in batches of `rows` episodes, step by step.
+
+    Args: progress: called with the steps that are judged and their number.
+    """
     judgements: list[Judgement] = []
+    total = sum(len(episode.steps) for episode in episodes)
     for start in range(0, len(episodes), rows):
-        judgements += _judge_batch(model, buffer, adapter, episodes[start : start + rows])
+        for some in _judge_batch(model, buffer, adapter, episodes[start : start + rows]):
+            judgements += some
+            progress(len(judgements), total)
     return judgements
 
 
 def _judge_batch(
     model: DreamingModel, buffer: ReplayBuffer, adapter: Adapter, episodes: Sequence[Trajectory]
-) -> list[Judgement]:
+) -> Iterator[list[Judgement]]:
+    """Yield the judgements of one step of all episodes after the other."""
     batch = model.begin([episode.task for episode in episodes])
-    judgements = []
     for number in range(max(len(episode.steps) for episode in episodes)):
         steps = {
             row: episode.steps[number] for row, episode in enumerate(episodes) if number < len(episode.steps)
@@ -111,7 +118,7 @@ def _judge_batch(
                 for (row, step), step_demonstrations in zip(steps.items(), demonstrations, strict=True)
             }
         )
-        judgements += [
+        yield [
             replace(
                 judge_answer(adapter, episodes[row].up_to(number), step, answers[row]),
                 confidence=_confidence(batch, row),
@@ -120,7 +127,6 @@ def _judge_batch(
         ]
         batch.advance({row: (step.action, step.next_state) for row, step in steps.items()})
         batch.finish([row for row in steps if number + 1 == len(episodes[row].steps)])
-    return judgements
 
 
 def _confidence(batch: EpisodeBatch, row: int) -> float:

@@ -27,6 +27,7 @@ from components.language.threads import decoding
 from components.language.vocabulary.vocabulary import Vocabulary
 from components.records import Trajectory, Transition
 from flows.run.stage import Outcome
+from flows.training_log import tenths_logger
 
 ANSWERS = Path(".dreamgym", "answers")
 """Directory of the endpoints' answers, below the repository; kept across runs, so none is paid twice."""
@@ -110,15 +111,8 @@ def _teach_itself(
     log, path = get_run_logger(), work / RECORD
     if not path.is_file():
         log.info("The model writes a reason for each step of %d episodes", len(by_id))
-        reported = [0]
-
-        def progress(done: int, of: int) -> None:
-            if 10 * done // of > reported[0]:
-                reported[0] = 10 * done // of
-                log.info("%d of %d steps have been asked for a reason", done, of)
-
         with decoding(config):
-            result = teacher.teach(list(by_id.values()), progress)
+            result = teacher.teach(list(by_id.values()), tenths_logger("steps were asked for a reason"))
         reasoning = {e.steps[0].episode_id: [step.reasoning for step in e.steps] for e in result.episodes}
         counts = {"asked": result.asked, "kept": result.kept, "tokens": result.tokens}
         record = {"version": SELF_VERSION, "model": "self", "reasoning": reasoning, "counts": counts}

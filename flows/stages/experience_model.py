@@ -54,7 +54,7 @@ from flows.run.run_dream import load_experience_model, quotation_check
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.system_turns import experience_model_system, world_description
 from flows.run.teacher_annotations import self_teacher, teach
-from flows.training_log import curve_logger, progress_logger, speed_metrics
+from flows.training_log import curve_logger, progress_logger, speed_metrics, tenths_logger
 
 EXERCISE_KINDS = 4
 """Kinds of exercises (compare, edit, copy, recall) that have equal shares of the rehearsal."""
@@ -214,6 +214,7 @@ def _measure_fidelity(run: Run, work: Path, buffer: ReplayBuffer, episodes: Sequ
             buffer,
             make_adapter(config.environment),
             [episode for episode in episodes if episode.task.id in measured_tasks],
+            progress=tenths_logger("held-out steps were dreamed"),
         )
     write_judgements(work / "judgements.parquet", judgements)
     metrics = fidelity_metrics(judgements)

@@ -78,7 +78,11 @@ def test_a_missing_answer_makes_no_claims(adapter):
 
 def test_every_transition_is_judged_once_with_the_real_history(adapter, learnt, lessons):
     buffer = ReplayBuffer(RetrievalConfig(k=0))
-    result = judge_predictions(learnt, buffer, adapter, lessons, rows=2)
+    told = []
+    result = judge_predictions(learnt, buffer, adapter, lessons, rows=2, progress=lambda *of: told.append(of))
+    assert told[-1] == (len(result), len(result)) and [done for done, _ in told] == sorted(
+        {d for d, _ in told}
+    )
     assert [j.transition.action for j in result] == [
         lessons[r].steps[n].action for n in range(4) for r in range(2) if n < len(lessons[r].steps)
     ]

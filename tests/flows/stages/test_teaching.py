@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 from builders import WORLD, make_episode, make_task
@@ -13,6 +14,7 @@ from components.config import Config, ExperienceModelConfig
 from components.errors import EndpointError
 from components.tracking.manifest import Costs
 from flows.run.teacher_annotations import ANSWERS, teach
+from flows.training_log import tenths_logger
 
 EPISODES = [
     make_episode(make_task(), ("go to shelf 1", "At shelf 1: nothing. Holding nothing."), episode="a"),
@@ -108,3 +110,13 @@ def test_an_interrupted_training_resumes_with_the_same_episodes(tmp_path, monkey
         assert outcome.metrics["teacher/unannotated_rate"].value == 0.5
         (tmp_path / "one" / "checkpoint.pt").unlink()
         assert len(teach_with(server, tmp_path / "one")[0]) == 2
+
+
+def test_progress_is_logged_at_each_tenth(caplog, monkeypatch):
+    log = logging.getLogger("progress")
+    monkeypatch.setattr("flows.training_log.get_run_logger", lambda: log)
+    tell = tenths_logger("steps were dreamed")
+    with caplog.at_level(logging.INFO, logger="progress"):
+        for done in range(1, 2001):
+            tell(done, 2000)
+    assert len(caplog.messages) == 10 and caplog.messages[-1] == "2,000 of 2,000 steps were dreamed"
