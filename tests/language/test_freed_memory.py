@@ -41,7 +41,7 @@ def test_memory_is_returned_when_the_process_grew_by_the_limit(monkeypatch):
     memory = KeptMemory()
     calls = []
     for _ in range(4):
-        memory.after_update()
+        memory.return_if_grown()
         calls.append(len(returned))
     assert calls == [0, 0, 1, 1]
 

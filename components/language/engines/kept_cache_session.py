@@ -12,6 +12,7 @@ from components.language.engines.cached_rows import CachedRows
 from components.language.engines.decoding import Decoding
 from components.language.engines.engine_protocol import Generation
 from components.language.evaluation_mode import evaluating
+from components.language.freed_memory import return_if_grown
 from components.language.kernels.cache_attention import KEPT
 from components.language.torch_seeds import torch_seed
 from components.language.transformers_setup import attention_of
@@ -87,7 +88,9 @@ class KeptCacheSession:
                 max_new_tokens=max_new_tokens,
                 temperature=temperature,
             )
-            return decoding.run(prompts)
+            result = decoding.run(prompts)
+        return_if_grown()
+        return result
 
     def rewind(self, lengths: Mapping[int, int]) -> None:
         """Truncate each named row to its first `lengths[row]` tokens.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from components.errors import TrainingError
 from components.language.compute import Compute
-from components.language.freed_memory import KeptMemory
+from components.language.freed_memory import return_if_grown
 from components.language.training import parallel
 from components.language.training.examples import Example, batches, collate
 from components.language.training.loss_watch import is_jump
@@ -101,7 +101,6 @@ class TrainingRun:
         self._unread: tuple[Tensor, Update] | None = None
         self._read: list[Update] = []
         self._start_time = time.monotonic()
-        self._memory = KeptMemory()
 
     @property
     def progress(self) -> float:
@@ -146,7 +145,7 @@ class TrainingRun:
         if not self.reads_late:
             self.read_losses()
         self.record.seconds = time.monotonic() - self._start_time
-        self._memory.after_update()
+        return_if_grown()
 
     def read_losses(self) -> None:
         """Read the loss of the last update, if that has not happened.

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from components.config.algorithm_config import OptimiserStepsConfig
 from components.config.rl_config import RLConfig
+from components.language.freed_memory import return_if_grown
 from components.language.torch_seeds import torch_seed
 from components.language.training import parallel
 from components.language.training.checkpoints import check_weights
@@ -200,6 +201,7 @@ class Learner:
                 )
                 for name, value in figures.items():
                     parts[name].append(value)
+                return_if_grown()
             if own_demonstrations := parallel.share(demonstrations):
                 total = sum(map(_count_loss_tokens, demonstrations))
                 parts[DEMONSTRATION_LOSS].append(self._add_cloning_gradient(own_demonstrations, total))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
+from components.language.freed_memory import return_if_grown
 from components.language.training.examples import collate
 from components.language.training.token_scores import TokenScores, token_logprobs
 from components.policy.policy import Policy
@@ -70,6 +71,7 @@ def score_without_gradients(
             scores = score_tokens(
                 policy, [rollouts[row] for row in rows], temperature=temperature, with_hidden=with_hidden
             )
+        return_if_grown()
         start = 0
         for row in rows:
             end = start + rollouts[row].token_count
