@@ -1,4 +1,9 @@
-"""The whole small job with `engine: vllm`, beside the same job with the kept cache."""
+"""The whole small job with `engine: vllm`, beside the same job with the kept cache. Five minutes, so by hand:
+
+    pytest -m slow tests/flows/test_retrain_with_vllm.py
+
+The engine itself, its weights after an update and the loop on it are tested in language/engines and policy/.
+"""
 
 import json
 
@@ -6,7 +11,7 @@ import pytest
 from small_job import make_clone, run
 from vllm_models import NEEDS_VLLM
 
-pytestmark = NEEDS_VLLM
+pytestmark = [NEEDS_VLLM, pytest.mark.slow]
 
 
 def metrics_of(clone):
