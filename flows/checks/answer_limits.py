@@ -6,12 +6,14 @@ The same text takes more tokens in a pretrained model's vocabulary than in the s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from components.config import Config
 from components.errors import ConfigError
 from components.experience.formats.choose import world_format
 from components.experience.formats.world_format import recorded_answer
+from components.experience.self_teacher import MAX_REASON_TOKENS
 from components.language.vocabulary.vocabulary import Vocabulary
 from components.policy.formats.choose import agent_format
 from components.records import Trajectory
@@ -46,12 +48,23 @@ def answer_lengths(
     experience: tuple[Vocabulary, Sequence[Trajectory]],
     policy: tuple[Vocabulary, Sequence[Trajectory]],
 ) -> dict[str, list[int]]:
-    """Return key of a limit -> tokens of the recorded answers, as `require_answer_limits` gets them."""
+    """Return key of a limit -> tokens of the recorded answers, as `require_answer_limits` gets them.
+
+    With the `self` teacher the longest reason is counted in place of the recorded one.
+
+    Raises:
+        ConfigError: the experience model cannot write reasons, and `self` is the teacher.
+    """
     vocabulary, episodes = experience
     world = world_format(vocabulary, config.experience_model)
-    answers = [
-        len(world.answer(recorded_answer(step))) for episode in _sample(episodes) for step in episode.steps
-    ]
+    writes_itself = config.experience_model.teacher == "self"
+    room = MAX_REASON_TOKENS if writes_itself else 0
+    answers = []
+    for episode in _sample(episodes):
+        if writes_itself and not answers:
+            world.reason_prompt(episode.task, episode.steps[0])  # refuses a backbone that cannot write one
+        steps = (replace(step, reasoning="") if writes_itself else step for step in episode.steps)
+        answers += [len(world.answer(recorded_answer(step))) + room for step in steps]
     vocabulary, episodes = policy
     agent = agent_format(vocabulary)
     replies = [

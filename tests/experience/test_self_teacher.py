@@ -14,9 +14,10 @@ from components.config import Config, ExperienceModelConfig
 from components.errors import ConfigError
 from components.experience.formats.choose import world_format
 from components.experience.formats.training_examples import render_trajectory
-from components.experience.self_teacher import SelfTeacher
+from components.experience.self_teacher import MAX_REASON_TOKENS, SelfTeacher
 from components.language.backbone import load_backbone
 from components.language.compute import Compute
+from flows.checks.answer_limits import answer_lengths
 from flows.run.teacher_annotations import RECORD, self_teacher, teach
 
 SETTINGS = ExperienceModelConfig(teacher="self", recall=0)
@@ -128,3 +129,21 @@ def test_the_stage_keeps_the_reasons_for_a_training_that_is_interrupted(loaded, 
     assert taught == again and outcome.metrics == second.metrics and (tmp_path / RECORD).is_file()
     assert taught[0] == taught[2] and any(step.reasoning for episode in taught for step in episode.steps)
     assert outcome.metrics["teacher/kept_rate"].n == 6 and outcome.outputs == {"annotations": RECORD}
+
+
+def test_the_limit_of_answers_leaves_room_for_a_reason(loaded):
+    _, vocabulary = loaded
+    config = Config(experience_model=SETTINGS)
+    plain = Config(experience_model=SETTINGS.model_copy(update={"teacher": "programmatic"}))
+    silent = [
+        replace(episode, steps=tuple(replace(step, reasoning="") for step in episode.steps))
+        for episode in EPISODES
+    ]
+    data = (vocabulary, silent)
+    lengths = [
+        answer_lengths(one, experience=data, policy=data)["experience_model.max_new_tokens"]
+        for one in (config, plain)
+    ]
+    assert [longer - shorter for longer, shorter in zip(*lengths, strict=True)] == [MAX_REASON_TOKENS] * 6
+    with pytest.raises(ConfigError, match="no chat model"):
+        answer_lengths(config, experience=(VOCABULARY, EPISODES), policy=(VOCABULARY, EPISODES))
