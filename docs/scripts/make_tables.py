@@ -1,4 +1,4 @@
-"""Write the tables of README.md, results.md and performance.md from the JSON files under docs/results.
+"""Write the tables of README.md, results.md, performance.md and experiments from docs/results' JSON files.
 
     python docs/scripts/make_tables.py           # write the tables between their marks
     python docs/scripts/make_tables.py --check   # exit code 1 if a document differs
@@ -19,6 +19,7 @@ sys.path[:0] = [str(Path(__file__).parents[2])]
 from fidelity_tables import fidelity, fidelity_data, fidelity_parts  # noqa: E402
 from readme_table import readme_results  # noqa: E402
 from result_files import ROOT  # noqa: E402
+from smollm2_table import smollm2  # noqa: E402
 from speed_tables import dream_speed, gpu_speed, profile, update_speed  # noqa: E402
 from study_tables import families, step_cost, study, transfer, watch  # noqa: E402
 
@@ -40,6 +41,7 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
         "fidelity-parts": fidelity_parts,
         "fidelity-data": fidelity_data,
     },
+    "docs/experiments/smollm2.md": {"smollm2": smollm2},
     "docs/performance.md": {
         "speed-dream": dream_speed,
         "speed-update": update_speed,
