@@ -59,7 +59,7 @@ def answer_lengths(
     world = world_format(vocabulary, config.experience_model)
     writes_itself = config.experience_model.teacher == "self"
     room = MAX_REASON_TOKENS if writes_itself else 0
-    answers = []
+    answers: list[int] = []
     for episode in _sample(episodes):
         if writes_itself and not answers:
             world.reason_prompt(episode.task, episode.steps[0])  # refuses a backbone that cannot write one
