@@ -21,28 +21,38 @@ EASIER = "easy"
 """The package's own simplifications: teleport between rooms, open doors and containers, watered flowers."""
 ROOMS = ("kitchen", "hallway", "workshop", "greenhouse", "outside", "bathroom", "living room", "foundry")
 IDLE: list[ScienceWorldEnv] = []
-"""Simulators that no episode uses; each is a process of Java, which starts in seconds."""
+"""Simulators that no world uses; each is a process of Java, which starts in seconds."""
 
 
 class ScienceWorld(PythonWorld):
-    """One episode."""
+    """One episode after the other, in one simulator."""
+
+    def __init__(self) -> None:
+        self.simulator = idle_simulator()
+        self.is_sound = True
 
     def start(self, name: str, variation: int, **_: object) -> str:
         """Return what the agent sees first."""
-        self.simulator = IDLE.pop() if IDLE else ScienceWorldEnv("", envStepLimit=1000)
+        self.is_sound = False
         self.simulator.load(name, variation, EASIER, generateGoldPath=True)
         state, information = self.simulator.reset()
+        self.is_sound = True
         self.instruction = information["taskDesc"].removeprefix("Task Description:").strip()
         return plain(state)
 
     def act(self, action: str) -> Step:
         """Take one step. The task is done at the score of 100; a focus on the wrong thing ends it below 0."""
+        self.is_sound = False
         state, _, is_over, information = self.simulator.step(action)
+        self.is_sound = True
         return Step(plain(state), float(information["score"] >= 100), bool(is_over))
 
     def close(self) -> None:
-        """Give the simulator to the next episode."""
-        IDLE.append(self.simulator)
+        """Give the simulator to the next world; end it if its last call failed."""
+        if self.is_sound:
+            IDLE.append(self.simulator)
+        else:
+            self.simulator.close()
 
 
 class FindAdapter(PythonWorldAdapter):
@@ -53,7 +63,7 @@ class FindAdapter(PythonWorldAdapter):
 
     def specs(self, split: str) -> list[TaskSpec]:
         """The variations of the package's split."""
-        simulator = IDLE.pop() if IDLE else ScienceWorldEnv("", envStepLimit=1000)
+        simulator = idle_simulator()
         found = []
         for name in NAMES:
             simulator.load(name, 0, EASIER)
@@ -90,13 +100,19 @@ class FindAdapter(PythonWorldAdapter):
         return gold[0] if gold else "look around"
 
 
+def idle_simulator() -> ScienceWorldEnv:
+    """A simulator that no world uses, started if there is none."""
+    return IDLE.pop() if IDLE else ScienceWorldEnv("", envStepLimit=1000)
+
+
 @functools.cache
 def gold_actions(name: str, variation: int) -> tuple[str, ...]:
     """What the package itself does to solve a task."""
     world = ScienceWorld()
     world.start(name, variation)
+    actions = tuple(world.simulator.get_gold_action_sequence())
     world.close()
-    return tuple(world.simulator.get_gold_action_sequence())
+    return actions
 
 
 def plain(text: str) -> str:

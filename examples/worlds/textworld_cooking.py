@@ -38,10 +38,13 @@ REFUSALS = (
 
 
 class Cooking(PythonWorld):
-    """One episode."""
+    """One episode after the other, each in an interpreter of its own."""
+
+    game = None
 
     def start(self, split: str, seed: int, **_: object) -> str:
         """Return the description of the first room."""
+        self.close()
         self.game = textworld.start(str(compiled(split, seed)), request_infos=TOLD)
         self.now = self.game.reset()
         self.admissible, self.instruction = self.now.admissible_commands, self.now.objective
@@ -55,7 +58,9 @@ class Cooking(PythonWorld):
 
     def close(self) -> None:
         """End the interpreter."""
-        self.game.close()
+        if self.game is not None:
+            self.game.close()
+        self.game = None
 
 
 class CookingAdapter(PythonWorldAdapter):

@@ -66,3 +66,27 @@ def test_the_adapter_knows_nothing_of_the_text(subject):
     """No reasoning, premise or contradiction: only the defaults of a world of text."""
     for name in ("reason", "premise", "contradiction", "facts", "reflect", "feasible", "progress", "embody"):
         assert name not in vars(type(subject.adapter))
+
+
+def test_a_world_plays_episode_after_episode_in_one_simulator(subject, monkeypatch):
+    """ScienceWorld's is a process: two rows take two, however many episodes they play."""
+    module = importlib.import_module(type(subject.adapter).__module__)
+    if not hasattr(module, "ScienceWorldEnv"):
+        pytest.skip("only ScienceWorld has processes of its own")
+    started = []
+    start = module.ScienceWorldEnv
+    monkeypatch.setattr(
+        module, "ScienceWorldEnv", lambda *args, **options: started.append(1) or start(*args, **options)
+    )
+    monkeypatch.setattr(module, "IDLE", [])
+    world = subject.adapter.open()
+    for _ in range(3):
+        world.reset(subject.tasks)
+    assert len(started) == len(subject.tasks)
+    broken = world._worlds[0].simulator
+    monkeypatch.setattr(broken, "step", lambda action: 1 / 0)
+    answers = world.step(["look around", "look around"])
+    assert "failed" in answers[0].info and "failed" not in answers[1].info
+    world.close()
+    assert broken not in module.IDLE and len(module.IDLE) == 1
+    module.IDLE[0].close()

@@ -97,10 +97,18 @@ class PythonWorldAdapter(PlainAdapter):
         return [self._task(split, spec) for spec in sample_tasks(rng, self.specs(split), count, split)]
 
     def _task(self, split: str, spec: TaskSpec) -> Task:
+        task = build_task(self.name, spec.name, split, spec.instruction, "", **spec.values)
         world = self.world()
-        initial_state = world.start(**spec.values, instruction=spec.instruction)
-        instruction = spec.instruction or world.instruction
-        world.close()
+        try:
+            initial_state = world.begin(task)
+            instruction = spec.instruction or world.instruction
+        finally:
+            world.close()
+        if not instruction:
+            raise EnvironmentFailure(
+                f"The task {spec.name} has no instruction.",
+                "Expected one in its TaskSpec, or world.instruction after the start.",
+            )
         return build_task(self.name, spec.name, split, instruction, initial_state, **spec.values)
 
     def open(
