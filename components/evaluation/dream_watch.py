@@ -16,12 +16,13 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
-from components.environments.capabilities import Adapter
+from components.environments.capabilities import Adapter, own_members
 from components.errors import TrainingError
 from components.evaluation.metrics.intervals import fisher_one_sided_p_value, proportion
 from components.experience.real_replay import Replay, replay
 from components.experience.state_comparison import compare_states
 from components.policy.rollout import Rollout
+from components.records import Task
 
 WATCHED_SERIES = ("rollout_agreement", "watched_success_rate", "hallucination_rate")
 """Series of a check: share of replayed dreamed successes that are confirmed, dreamed success rate of the same
@@ -65,9 +66,10 @@ class DreamWatch:
             TrainingError: the policy exploits errors of the dream.
         """
         successes = [rollout.trajectory for rollout in rollouts if rollout.trajectory.success]
-        if not self._interval or (iteration + 1) % self._interval or not successes:
+        replayable = [one for one in successes if self._has_real_world(one.task)]
+        if not self._interval or (iteration + 1) % self._interval or not replayable:
             return dict.fromkeys((*WATCHED_SERIES, REPLAYED_SUCCESSES), math.nan) | {CHECK_INTERACTIONS: 0.0}
-        sample = random.Random(iteration).sample(successes, min(self._max_replays, len(successes)))
+        sample = random.Random(iteration).sample(replayable, min(self._max_replays, len(replayable)))
         replays, real_steps = replay(self._adapter, sample)
         confirmed = sum(one.confirmed for one in replays)
         success_rate = len(successes) / len(rollouts)
@@ -78,6 +80,10 @@ class DreamWatch:
             "hallucination_rate": self._contradicted_share(replays),
         }
         return values | {REPLAYED_SUCCESSES: float(len(replays)), CHECK_INTERACTIONS: float(real_steps)}
+
+    def _has_real_world(self, task: Task) -> bool:
+        """False for a generated task whose world the adapter cannot build: reality says nothing about it."""
+        return not task.generated or "embody" in own_members(self._adapter)
 
     def _require_agreement(
         self,

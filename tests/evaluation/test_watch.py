@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from components.environments.text_world.without_knowledge import WithoutKnowledge
 from components.errors import TrainingError
 from components.evaluation.dream_watch import DreamWatch
 from components.language.training.examples import Example
@@ -89,3 +90,19 @@ def test_a_fall_of_the_agreement_stops_rl_even_above_the_floor(adapter, real_suc
 def test_low_agreement_without_rising_success_does_not_stop_rl(adapter, false_successes):
     values = make_watch(adapter).check(3, false_successes, {"success_rate": [1.0, 0.4]})
     assert values["rollout_agreement"] == 0.0
+
+
+def test_a_generated_task_without_a_real_world_is_neither_confirmed_nor_denied(adapter, false_successes):
+    """A plain world cannot build the world of a made-up task; an adapter that can is asked to."""
+    made_up = [
+        Rollout(
+            replace(r.trajectory, task=replace(r.trajectory.task, parent=r.trajectory.task.id)), r.example
+        )
+        for r in false_successes
+    ]
+    series = {"success_rate": [0.5]}
+    plain = make_watch(WithoutKnowledge(adapter))
+    values = plain.check(1, made_up, series)
+    assert math.isnan(values["rollout_agreement"]) and values["check_interactions"] == 0
+    with pytest.raises(TrainingError, match="exploits errors"):
+        plain.check(1, [*made_up, *false_successes], series)
