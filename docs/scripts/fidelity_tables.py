@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from result_files import EXACT, read_metrics, table, with_count
+from collections.abc import Sequence
+
+from result_files import EXACT, Metrics, read_metrics, table, with_count
 
 from components.evaluation.metrics.intervals import Estimate
 
@@ -40,12 +42,16 @@ PART_ROWS = (
 
 def fidelity() -> str:
     """Return the fidelity of the full experience model of `configs/cpu.yaml`, with its targets."""
-    own = read_metrics("fidelity-cpu")["full"]
-    rows = [
-        [title, with_count(own[name]), target, verdict(own[name], target)]
-        for title, name, target in FIDELITY_ROWS
+    return targets_table(read_metrics("fidelity-cpu")["full"], FIDELITY_ROWS)
+
+
+def targets_table(metrics: Metrics, rows: Sequence[tuple[str, str, str]]) -> str:
+    """Return the measures of one run. Args: rows: title, name of the metric, target or ""."""
+    cells = [
+        [title, with_count(metrics[name]), target, verdict(metrics[name], target)]
+        for title, name, target in rows
     ]
-    return table(["measure", "value (95 %), n", "target", ""], rows)
+    return table(["measure", "value (95 %), n", "target", ""], cells)
 
 
 def verdict(estimate: Estimate, target: str) -> str:

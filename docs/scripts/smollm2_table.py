@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fidelity_tables import verdict
-from result_files import EXACT, Metrics, read_metrics, table, with_count
+from fidelity_tables import targets_table
+from result_files import EXACT, read_metrics
 
 ROWS = (
     ("determined next states, exact", EXACT, "at least 0.95"),
@@ -26,17 +26,4 @@ ROWS = (
 def smollm2() -> str:
     """Return the measures of the run, with their targets."""
     (metrics,) = read_metrics("smollm2").values()
-    rows = [
-        [
-            title,
-            with_count(metrics.get(name)) or "not reached by the run",
-            target,
-            _verdict(metrics, name, target),
-        ]
-        for title, name, target in ROWS
-    ]
-    return table(["measure", "value (95 %), n", "target", ""], rows)
-
-
-def _verdict(metrics: Metrics, name: str, target: str) -> str:
-    return verdict(metrics[name], target) if name in metrics else ""
+    return targets_table(metrics, ROWS)
