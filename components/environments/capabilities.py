@@ -210,7 +210,8 @@ class Variation(Protocol):
     """Which generated tasks are possible.
 
     Buys: the curriculum generates tasks that the world can do. Default: every instruction but the task's own
-    is refused; the curriculum then asks the recorded tasks (`components/experience/task_feasibility.py`).
+    is refused; the curriculum then asks the recorded tasks
+    (`components/experience/tasks/task_feasibility.py`).
     """
 
     def feasible(self, task: Task) -> str:

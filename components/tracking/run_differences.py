@@ -16,10 +16,13 @@ from components.tracking.manifest import Manifest
 from components.tracking.run_environment import Git
 
 PROMPTS = (
-    "components/experience/prompts.py",
-    "components/experience/teacher.py",
-    "components/experience/self_teacher.py",
-    "components/policy/agent_prompt.py",
+    "components/experience/formats/chat_world.py",
+    "components/experience/formats/compact_world.py",
+    "components/experience/prompted_model.py",
+    "components/experience/teachers/llm_teacher.py",
+    "components/experience/teachers/self_teacher.py",
+    "components/policy/formats/chat_agent.py",
+    "components/policy/formats/compact_agent.py",
     "components/evaluation/judge.py",
 )
 """Files that define the texts which models read."""

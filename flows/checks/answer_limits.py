@@ -13,7 +13,7 @@ from components.config import Config
 from components.errors import ConfigError
 from components.experience.formats.choose import world_format
 from components.experience.formats.world_format import recorded_answer
-from components.experience.self_teacher import MAX_REASON_TOKENS
+from components.experience.teachers.self_teacher import MAX_REASON_TOKENS
 from components.language.vocabulary.vocabulary import Vocabulary
 from components.policy.formats.choose import agent_format
 from components.records import Trajectory

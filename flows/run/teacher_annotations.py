@@ -17,9 +17,10 @@ from components.config import Config
 from components.evaluation.metrics.intervals import Estimate, exact_value, proportion
 from components.experience.formats.choose import world_format
 from components.experience.formats.world_format import WorldFormat, recorded_answer
-from components.experience.self_teacher import VERSION as SELF_VERSION
-from components.experience.self_teacher import SelfTeacher
-from components.experience.teacher import VERSION, Annotated, annotate
+from components.experience.teachers.llm_teacher import VERSION, Annotated, annotate
+from components.experience.teachers.self_teacher import VERSION as SELF_VERSION
+from components.experience.teachers.self_teacher import SelfTeacher
+from components.files import write_json
 from components.language.compute import Compute
 from components.language.endpoint.chat_completions import Usage
 from components.language.endpoint.json_endpoint import Endpoint
@@ -107,26 +108,20 @@ def _teach_itself(
     config: Config, work: Path, episodes: list[Trajectory], teacher: SelfTeacher
 ) -> tuple[list[Trajectory], Outcome]:
     """Return the episodes with the model's own reasons. An interrupted training goes on with those it has."""
-    by_id = {episode.steps[0].episode_id: episode for episode in episodes}
     log, path = get_run_logger(), work / RECORD
     if not path.is_file():
+        by_id = {episode.steps[0].episode_id: episode for episode in episodes}
         log.info("The model writes a reason for each step of %d episodes", len(by_id))
         with decoding(config):
-            result = teacher.teach(list(by_id.values()), tenths_logger("steps were asked for a reason"))
-        reasoning = {e.steps[0].episode_id: [step.reasoning for step in e.steps] for e in result.episodes}
-        counts = {"asked": result.asked, "kept": result.kept, "tokens": result.tokens}
-        record = {"version": SELF_VERSION, "model": "self", "reasoning": reasoning, "counts": counts}
-        path.write_text(json.dumps(record, indent=1, ensure_ascii=False), encoding="utf-8")
+            reasons = teacher.teach(list(by_id.values()), tenths_logger("steps were asked for a reason"))
+        record = {"version": SELF_VERSION, "reasoning": reasons.kept, "tokens": reasons.tokens}
+        write_json(path, record)
     record = json.loads(path.read_text(encoding="utf-8"))
-    taught = [
-        _with_reasons(episode, record["reasoning"][episode.steps[0].episode_id]) for episode in episodes
-    ]
-    counts = record["counts"]
-    log.info(
-        "%d of %d reasons make the recorded state likelier and are kept", counts["kept"], counts["asked"]
-    )
-    metrics = {"teacher/kept_rate": proportion(counts["kept"], counts["asked"])}
-    return taught, Outcome({"annotations": RECORD}, metrics, costs={"tokens_generated": counts["tokens"]})
+    kept = [bool(reason) for reasons in record["reasoning"].values() for reason in reasons]
+    log.info("%d of %d reasons make the recorded state likelier and are kept", sum(kept), len(kept))
+    taught = [_with_reasons(one, record["reasoning"][one.steps[0].episode_id]) for one in episodes]
+    metrics = {"teacher/kept_rate": proportion(sum(kept), len(kept))}
+    return taught, Outcome({"annotations": RECORD}, metrics, costs={"tokens_generated": record["tokens"]})
 
 
 def _with_reasons(episode: Trajectory, reasons: list[str]) -> Trajectory:

@@ -27,9 +27,9 @@ from components.experience.formats.choose import world_format
 from components.experience.model import save_prompt_form
 from components.experience.prompted_model import save_card
 from components.experience.retrieval.replay_buffer import ReplayBuffer
-from components.experience.self_teacher import SelfTeacher
 from components.experience.step_judgements import judge_predictions
-from components.experience.task_feasibility import task_feasibility
+from components.experience.tasks.task_feasibility import task_feasibility
+from components.experience.teachers.self_teacher import SelfTeacher
 from components.language.adapters import add_lora
 from components.language.backbone import load_backbone, save_model
 from components.language.exercises.rehearsal import rehearsal_examples

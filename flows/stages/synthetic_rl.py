@@ -12,12 +12,12 @@ from typing import Any
 from components.environments import make_adapter
 from components.evaluation.dream_watch import CHECK_INTERACTIONS, DreamWatch
 from components.evaluation.metrics.intervals import exact_value
-from components.experience.curriculum import Curriculum
 from components.experience.dream import Dream
 from components.experience.dreaming_model import DreamingModel
 from components.experience.retrieval.encoders import make_encoder
-from components.experience.task_clusters import cluster_tasks
-from components.experience.task_feasibility import task_feasibility
+from components.experience.tasks.curriculum import Curriculum
+from components.experience.tasks.task_clusters import cluster_tasks
+from components.experience.tasks.task_feasibility import task_feasibility
 from components.language.checkpoint_files.weight_files import stored_weights
 from components.policy.policy import Policy
 from components.policy.rl.loop import Loop

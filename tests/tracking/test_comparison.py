@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 from test_manifest import git, make_manifest, repository  # noqa: F401
 
-from components.tracking.run_differences import differences
+from components.tracking.run_differences import PROMPTS, differences
 
 
 @pytest.fixture
 def pair(repository):  # noqa: F811
-    (repository / "components" / "experience").mkdir(parents=True)
-    (repository / "components" / "experience" / "prompts.py").write_text("FORM = 1\n")
+    (repository / PROMPTS[0]).parent.mkdir(parents=True)
+    (repository / PROMPTS[0]).write_text("FORM = 1\n")
     git(repository, "add", ".")
     git(repository, "commit", "-m", "prompts")
     return repository, make_manifest(repository), make_manifest(repository)
@@ -26,7 +27,7 @@ def test_equal_runs_have_no_differences(pair):
 
 def test_each_difference_is_named_in_its_section(pair):
     root, first, second = pair
-    (root / "components" / "experience" / "prompts.py").write_text("FORM = 2\n")
+    (root / PROMPTS[0]).write_text("FORM = 2\n")
     (root / "README.md").write_text("no code\n")
     git(root, "add", ".")
     git(root, "commit", "-m", "another form")
@@ -40,8 +41,8 @@ def test_each_difference_is_named_in_its_section(pair):
     found = differences(first, second, root)
     assert list(found) == ["code", "prompts", "data", "config", "seeds", "packages", "machine"]
     rows = {section: [(d.name, d.first, d.second) for d in entries] for section, entries in found.items()}
-    assert rows["prompts"][0][0] == "components/experience/prompts.py"
-    assert rows["code"][1] == ("files changed between the commits", "", "components/experience/prompts.py")
+    assert rows["prompts"][0][0] == PROMPTS[0]
+    assert rows["code"][1] == ("files changed between the commits", "", PROMPTS[0])
     assert rows["config"] == [("a.c", "false", "true"), ("d", "[1]", "-")]
     assert rows["data"] == [("dvc_in", "", "abc.dir")] and rows["seeds"] == [("python", "0", "3")]
     assert ("new", "-", "1") in rows["packages"] and rows["machine"] == [("threads", "2", "8")]
@@ -66,3 +67,8 @@ def test_a_commit_of_another_clone_is_not_an_error(pair):
     root, first, second = pair
     second.environment.git.commit = "f" * 40
     assert [d.name for d in differences(first, second, root)["code"]] == ["commit"]
+
+
+def test_the_files_of_prompts_exist():
+    root = Path(__file__).parents[2]
+    assert [path for path in PROMPTS if not (root / path).is_file()] == []

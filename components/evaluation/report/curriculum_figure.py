@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.evaluation.report.charts import GRID, INK, MUTED, blank_figure, style_axes, svg_text
-from components.experience.curriculum import DIFFICULTIES
+from components.experience.tasks.curriculum import DIFFICULTIES
 
 CurriculumHistory = Sequence[Mapping[str, Any]]
 """One entry per iteration, see `Curriculum.life`."""

@@ -149,9 +149,8 @@ class ChatWorld:
         lines = [
             *_task_lines(task.instruction, step.state),
             _line("Action", step.action),
-            *_answer_text(recorded_answer(step), reasoning=False)
-            .replace("State:", "Next state:", 1)
-            .split("\n"),
+            _line("Next state", step.next_state),
+            _outcome_line(recorded_answer(step)),
             REASON_REQUEST,
         ]
         return self._vocabulary.begin("\n".join(lines)) + self._vocabulary.reply_start
@@ -202,9 +201,13 @@ def _example(demo: Transition) -> list[str]:
 
 
 def _answer_text(answer: Answer, *, reasoning: bool) -> str:
-    outcome = "continue" if not answer.done else "success" if answer.reward > 0.5 else "failure"
     first = [f"Reasoning: {_one_line(answer.reasoning)}"] if reasoning else []
-    return "\n".join([*first, _line("State", answer.state), f"Outcome: {outcome}"])
+    return "\n".join([*first, _line("State", answer.state), _outcome_line(answer)])
+
+
+def _outcome_line(answer: Answer) -> str:
+    outcome = "continue" if not answer.done else "success" if answer.reward > 0.5 else "failure"
+    return f"Outcome: {outcome}"
 
 
 def _line(word: str, text: str) -> str:

@@ -11,7 +11,7 @@ kept reason gets an empty one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,18 +32,15 @@ ROWS = 32
 
 
 @dataclass(frozen=True)
-class Rationalised:
-    """Episodes with the reasons that were kept.
+class Reasons:
+    """What the model wrote.
 
     Attributes:
-        asked: steps.
-        kept: of them, those with a reason.
+        kept: episode id -> a reason for each of its steps, "" where none was kept.
         tokens: that were generated.
     """
 
-    episodes: list[Trajectory]
-    asked: int
-    kept: int
+    kept: dict[str, list[str]]
     tokens: int
 
 
@@ -78,8 +75,8 @@ class SelfTeacher:
 
     def teach(
         self, episodes: Sequence[Trajectory], progress: Callable[[int, int], None] = lambda done, of: None
-    ) -> Rationalised:
-        """The episodes with a reason for each step, "" where none was kept.
+    ) -> Reasons:
+        """A reason for each step of `episodes`, whose ids differ.
 
         Args: progress: called with the steps that are done and their number.
 
@@ -87,19 +84,16 @@ class SelfTeacher:
             ConfigError: the model's format is not for models that write.
         """
         steps = [(episode.task, step) for episode in episodes for step in episode.steps]
-        reasons: list[str] = []
+        kept: dict[str, list[str]] = {}
         tokens = 0
-        for number, part in enumerate(_parts(steps, ROWS)):
-            written, count = self._write(part, self._seed + number)
-            reasons += self._kept(part, written)
+        for start in range(0, len(steps), ROWS):
+            some = steps[start : start + ROWS]
+            written, count = self._write(some, self._seed + start)
+            for (_, step), reason in zip(some, self._keep_helpful(some, written), strict=True):
+                kept.setdefault(step.episode_id, []).append(reason)
             tokens += count
-            progress(len(reasons), len(steps))
-        given = iter(reasons)
-        taught = [
-            replace(episode, steps=tuple(replace(step, reasoning=next(given)) for step in episode.steps))
-            for episode in episodes
-        ]
-        return Rationalised(taught, len(steps), sum(map(bool, reasons)), tokens)
+            progress(start + len(some), len(steps))
+        return Reasons(kept, tokens)
 
     def _write(self, steps: Sequence[tuple[Task, Transition]], seed: int) -> tuple[list[str], int]:
         """One reason a step, "" where none came to an end, and the number of tokens."""
@@ -112,54 +106,38 @@ class SelfTeacher:
         texts = [self._text.parse_text(written[row].tokens) for row in prompts]
         return texts, sum(len(generation.tokens) for generation in written.values())
 
-    def _kept(self, steps: Sequence[tuple[Task, Transition]], reasons: Sequence[str]) -> list[str]:
+    def _keep_helpful(self, steps: Sequence[tuple[Task, Transition]], reasons: Sequence[str]) -> list[str]:
         """The reasons behind which the recorded answers are likelier; "" in place of the others."""
-        candidates = [
-            replace(step, reasoning="" if _is_copy(reason, step) else reason)
-            for (_, step), reason in zip(steps, reasons, strict=True)
-        ]
-        answers = [self._text.answer(recorded_answer(step)) for step in candidates]
-        tried = [
-            row
-            for row, (step, answer) in enumerate(zip(candidates, answers, strict=True))
-            if step.reasoning and len(answer) <= self._longest_answer
-        ]
-        pairs = [
-            (
-                self._example(self._text, steps[row][0], candidates[row]),
-                self._example(self._without, steps[row][0], candidates[row]),
-            )
-            for row in tried
-        ]
-        scores = self._scores([example for pair in pairs for example in pair])
-        kept = {row for place, row in enumerate(tried) if scores[2 * place] > scores[2 * place + 1]}
-        return [step.reasoning if row in kept else "" for row, step in enumerate(candidates)]
+        tried = [row for row, reason in enumerate(reasons) if self._may_be_kept(steps[row][1], reason)]
+        explained = [(steps[row][0], replace(steps[row][1], reasoning=reasons[row])) for row in tried]
+        with_reason = self._logprobs(self._text, explained)
+        without = self._logprobs(self._without, explained)
+        helpful = {row for row, *both in zip(tried, with_reason, without, strict=True) if both[0] > both[1]}
+        return [reason if row in helpful else "" for row, reason in enumerate(reasons)]
 
-    def _example(self, text: WorldFormat, task: Task, step: Transition) -> Example:
-        """The step alone, with the recorded state and outcome as the tokens that are scored."""
-        prompt = text.opening(task) + text.question(task, [step.state], step.action)
-        answer = text.answer(recorded_answer(step))
-        start = text.state_start(answer)
-        scored = [False] * (len(prompt) + start) + [True] * (len(answer) - start)
-        return Example([Segment(prompt + answer, scored)])
+    def _may_be_kept(self, step: Transition, reason: str) -> bool:
+        """False for no reason, a copy of the next state, and one that makes the answer too long."""
+        if not reason or " ".join(step.next_state.split()) in " ".join(reason.split()):
+            return False
+        answer = self._text.answer(recorded_answer(replace(step, reasoning=reason)))
+        return len(answer) <= self._longest_answer
 
-    def _scores(self, examples: Sequence[Example]) -> list[float]:
-        """The log-probability of each example's scored tokens, in nats."""
-        scores: list[float] = []
-        for part in _parts(examples, ROWS):
-            batch = collate(part, self._vocabulary.pad_id).to(str(self._model.device))
-            with torch.no_grad(), self._compute.forward():
-                tokens = token_logprobs(self._model, batch)
-            sums = torch.zeros(len(part), device=tokens.logprobs.device)
-            scores += sums.index_add_(0, tokens.rows, tokens.logprobs.float()).tolist()
-        return scores
+    def _logprobs(self, text: WorldFormat, steps: Sequence[tuple[Task, Transition]]) -> list[float]:
+        """The log-probability of each recorded state and outcome in this format, in nats."""
+        if not steps:
+            return []
+        examples = [_example(text, task, step) for task, step in steps]
+        batch = collate(examples, self._vocabulary.pad_id).to(str(self._model.device))
+        with torch.no_grad(), self._compute.forward():
+            tokens = token_logprobs(self._model, batch)
+        sums = torch.zeros(len(examples), device=tokens.logprobs.device)
+        return list(map(float, sums.index_add_(0, tokens.rows, tokens.logprobs.float())))
 
 
-def _is_copy(reason: str, step: Transition) -> bool:
-    """True if a reason contains the whole next state, word for word."""
-    return " ".join(step.next_state.split()) in " ".join(reason.split())
-
-
-def _parts(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+def _example(text: WorldFormat, task: Task, step: Transition) -> Example:
+    """The step alone, with the recorded state and outcome as the tokens that are scored."""
+    prompt = text.opening(task) + text.question(task, [step.state], step.action)
+    answer = text.answer(recorded_answer(step))
+    start = text.state_start(answer)
+    scored = [False] * (len(prompt) + start) + [True] * (len(answer) - start)
+    return Example([Segment(prompt + answer, scored)])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from builders import make_task
 
 from components.config import CurriculumConfig
-from components.experience.curriculum import Curriculum
 from components.experience.retrieval.encoders import HashingEncoder
-from components.experience.task_clusters import cluster_tasks
+from components.experience.tasks.curriculum import Curriculum
+from components.experience.tasks.task_clusters import cluster_tasks
 
 THINGS = ["mug", "pan", "egg", "cup", "pen"]
 TASKS = [make_task(n, instruction=f"put a {thing} in shelf") for n, thing in enumerate(THINGS)] + [

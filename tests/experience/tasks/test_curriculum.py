@@ -10,8 +10,8 @@ import pytest
 from builders import make_task
 
 from components.config import CurriculumConfig
-from components.experience import curriculum as module
-from components.experience.curriculum import Curriculum, return_variance
+from components.experience.tasks import curriculum as module
+from components.experience.tasks.curriculum import Curriculum, return_variance
 
 MIXED, WON, LOST = [1.0, 0.0], [1.0, 1.0], [0.0, 0.0]
 

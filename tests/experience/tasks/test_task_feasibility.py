@@ -6,8 +6,8 @@ from builders import make_task
 from components.config import CurriculumConfig
 from components.config.worlds.environment_config import EnvironmentConfig
 from components.environments import make_adapter
-from components.experience.curriculum import Curriculum
-from components.experience.task_feasibility import LearntFeasibility, task_feasibility
+from components.experience.tasks.curriculum import Curriculum
+from components.experience.tasks.task_feasibility import LearntFeasibility, task_feasibility
 
 ROOMS = [("ball", "key"), ("key", "box"), ("box", "ball")]
 TASKS = [

@@ -9,7 +9,7 @@ from builders import make_episode, make_task
 from chat_server import ChatServer, Reply
 
 from components.errors import EndpointError
-from components.experience.teacher import VERSION, annotate, render
+from components.experience.teachers.llm_teacher import VERSION, annotate, render
 from components.language.endpoint.json_endpoint import Endpoint
 
 TUTORIAL = {

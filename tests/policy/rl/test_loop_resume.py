@@ -11,7 +11,7 @@ from loop_builders import LORA, TASKS, Rewarding, even_rows, figures, make_loop,
 
 from components.config import CurriculumConfig, LoraConfig
 from components.errors import TrainingError
-from components.experience.curriculum import Curriculum
+from components.experience.tasks.curriculum import Curriculum
 from components.policy.policy import Policy
 from components.policy.policy_snapshots import Snapshots
 from components.policy.rl.loop_checkpoints import read_iteration_count

@@ -19,7 +19,7 @@ Deviations from common practice:
 3. Advantages are normalised to mean 0 and standard deviation 1 over all replies of an iteration. Then
    `idle_penalty` is subtracted from those of idle replies (`grpo.py`, 6).
 4. If `num_generations` is 1, a task is played once. The curriculum then compares the returns of a cluster of
-   tasks (Eq. 7): see `components/experience/task_clusters.py`.
+   tasks (Eq. 7): see `components/experience/tasks/task_clusters.py`.
 """
 
 from __future__ import annotations

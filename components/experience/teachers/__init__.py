@@ -1,0 +1,1 @@
+"""Where the reasoning comes from that the experience model learns to write."""
