@@ -31,7 +31,7 @@ SMALL = [
     *(
         "rl.dream.iterations=1",
         "rl.dream.tasks=2",
-        "rl.dream.num_generations=2",
+        "rl.dream.num_generations=8",
         "rl.dream.processes=1",
     ),
     *("rl.real.iterations=1", "rl.real.tasks=2", "rl.real.num_generations=2", "rl.real.budget=90"),
