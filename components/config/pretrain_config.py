@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, model_validator
 
 from components.config.reading.config_values import Seed
@@ -83,6 +85,11 @@ class PretrainPhase(Section):
 class PretrainConfig(Section):
     """How `dreamgym pretrain` makes the backbone, from trajectories of training tasks alone."""
 
+    corpus: Literal["games", "logs"] = Field(
+        "games",
+        description="games: further training tasks are played for it, by the expert too; logs: it reads the "
+        "recorded training episodes and nothing else.",
+    )
     tasks: int = Field(
         1750, ge=1, description="Training tasks whose trajectories it is pretrained on (no held-out ones)."
     )
@@ -109,6 +116,13 @@ class PretrainConfig(Section):
         min_length=1,
         description="The recipe: trainings one after the other on the same episodes.",
     )
+
+    @model_validator(mode="after")
+    def _refuse_options_of_played_games(self) -> PretrainConfig:
+        if self.corpus == "logs":
+            of_games = ["tasks", "sizes", "types", "max_steps"]
+            self._refuse_without_effect(of_games, "corpus: logs", "pretrain.corpus=games")
+        return self
 
     def trainings(self) -> list[PretrainConfig]:
         """The settings of each phase, in order, each with one phase and a seed of its own.

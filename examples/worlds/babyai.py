@@ -16,7 +16,12 @@ from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT
 from minigrid.utils.baby_ai_bot import BabyAIBot, DisappearedBoxError
 
 from components.environments.protocol import Step
-from components.environments.text_world.python_world import PythonWorld, PythonWorldAdapter, TaskSpec
+from components.environments.text_world.python_world import (
+    ERROR_RATES,
+    PythonWorld,
+    PythonWorldAdapter,
+    TaskSpec,
+)
 from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 
 LEVELS = ("GoToLocal", "PickupLoc", "OpenDoorLoc", "PutNextLocalS5N3")
@@ -53,6 +58,8 @@ class BabyAIAdapter(PythonWorldAdapter):
     """All that the pipeline knows of BabyAI."""
 
     world, refusals, splits = BabyAI, ("Nothing happens",), (TRAIN, VALIDATION, TEST)
+    error_rates = {**ERROR_RATES, "noisy": 0.7}
+    """Logs as of a weak agent: it wins about a third of its episodes."""
 
     def specs(self, split: str) -> list[TaskSpec]:
         """The levels with the seeds of the split. The mission of a seed is its instruction."""

@@ -5,6 +5,8 @@ is trained on the two forms of text that they read: every behaviour's episodes a
 them, and the noisy ones as the agent reads them. No expert episode has the agent's form. The games are drawn
 with a seed of their own. Those that `data/` holds out (the fidelity set and the test split) are left out.
 
+With `pretrain.corpus=logs` no game is played: it reads the recorded training episodes in both forms.
+
     dreamgym pretrain --config configs/quick.yaml
 
 With several entries in `pretrain.phases` it is trained several times on the same episodes. Each phase starts
@@ -35,6 +37,7 @@ from components.records import Trajectory
 from components.trajectories.store import DataLayout, held_out
 from flows.jobs.pretrain_run import LogCurves, pretraining_run
 from flows.jobs.pretraining.corpus import play_corpus, require_held_out_types
+from flows.jobs.pretraining.logged_corpus import read_logged_corpus
 from flows.jobs.pretraining.phase_training import train_phase
 from flows.jobs.pretraining.phases import corpus_key, is_finished, phase_key, recipe_entries
 from flows.jobs.pretraining.text_examples import learn_vocabulary, render_examples
@@ -71,8 +74,11 @@ def _train_phases(config: Config, root: Path, to: Path | None, log_curves: LogCu
     layout = DataLayout.of(root, config.environment.name)
     work = root / WORK
     target = to or layout.backbone
-    held_out_ids = held_out(layout) if layout.tasks("test").is_file() else set()
-    episodes = play_corpus(config, work, held_out_ids)
+    if config.pretrain.corpus == "logs":
+        episodes = read_logged_corpus(layout, work)
+    else:
+        held_out_ids = held_out(layout) if layout.tasks("test").is_file() else set()
+        episodes = play_corpus(config, work, held_out_ids)
     trainings = config.pretrain.trainings()
     count = len(trainings)
     start_model = config.backbone.path
@@ -85,7 +91,8 @@ def _train_phases(config: Config, root: Path, to: Path | None, log_curves: LogCu
         key = phase_key(phase, key)
         if is_last or not is_finished(model, key):
             get_run_logger().info("phase %d of %d", number, count)
-            recipe = recipe_entries(config, number, key)
+            read = sum(len(episode.steps) for episode in episodes) if settings.phases[0].tokens else 0
+            recipe = {"real_transitions": read} | recipe_entries(config, number, key)
             _train_one_phase(phase, root, episodes, phase_work, model, recipe, log_curves)
         else:
             get_run_logger().info("phase %d of %d was finished before: %s", number, count, model)

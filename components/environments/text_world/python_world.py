@@ -23,7 +23,7 @@ from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory
 
 ERROR_RATES = {"expert": 0.0, "noisy": 0.2, "near_miss": 0.5, "random": 1.0}
-"""Behaviour -> the share of steps in which it leaves the expert's way."""
+"""Default of `PythonWorldAdapter.error_rates`."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,8 @@ class PythonWorldAdapter(PlainAdapter):
     name = "own"
     world: ClassVar[type[PythonWorld]]
     splits: Sequence[str] = (TRAIN, TEST)
+    error_rates: Mapping[str, float] = ERROR_RATES
+    """Behaviour -> the share of steps in which it leaves the expert's way."""
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self.seed = config.seed
@@ -119,16 +121,16 @@ class PythonWorldAdapter(PlainAdapter):
 
     def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
         """Return the expert, or a behaviour that leaves its way more or less often."""
-        if name not in ERROR_RATES:
+        if name not in self.error_rates:
             raise EnvironmentFailure(
-                f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(ERROR_RATES)}."
+                f"There is no behaviour policy {name!r}.", f"Expected one of {', '.join(self.error_rates)}."
             )
         rng = random.Random(f"{name}/{task.id}/{seed}")
         mistakes = self.mistakes(task, rng)
 
         def act(trajectory: Trajectory, admissible: Sequence[str]) -> tuple[str, str]:
             others = mistakes if name == "near_miss" else [*admissible, *mistakes]
-            is_error = rng.random() < ERROR_RATES[name]
+            is_error = rng.random() < self.error_rates[name]
             return "", rng.choice(others) if is_error else self.expert(task, trajectory)
 
         return act

@@ -87,14 +87,22 @@ def render_examples(
     examples = transition_examples(text, with_premises, buffer, config.experience_model, own=original_task_id)
     examples += premise_examples(text, episodes, adapter)
     examples += variation_examples(text, tasks, adapter.feasible, seed)
-    agent_episodes = [
-        episode
-        for episode in episodes
-        if episode.steps[0].behaviour in AGENT_BEHAVIOURS and not is_hindsight_copy(episode.task.id)
-    ]
-    examples += AGENT_REPEATS * [agent_example(adapter, vocabulary, episode) for episode in agent_episodes]
+    examples += AGENT_REPEATS * _agent_examples(config, vocabulary, episodes)
     buffer.close()
     return examples
+
+
+def _agent_examples(
+    config: Config, vocabulary: CompactVocabulary, episodes: list[Trajectory]
+) -> list[Example]:
+    """Return episodes in the agent's form: of AGENT_BEHAVIOURS; of logs all, every action with loss."""
+    own = [episode for episode in episodes if not is_hindsight_copy(episode.task.id)]
+    if config.pretrain.corpus == "logs":
+        text = agent_format(vocabulary)
+        return [render_demonstration(text, episode) for episode in own]
+    adapter = make_adapter(config.environment)
+    imitated = [episode for episode in own if episode.steps[0].behaviour in AGENT_BEHAVIOURS]
+    return [agent_example(adapter, vocabulary, episode) for episode in imitated]
 
 
 def agent_example(adapter: Adapter, vocabulary: CompactVocabulary, episode: Trajectory) -> Example:
