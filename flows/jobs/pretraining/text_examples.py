@@ -87,12 +87,12 @@ def render_examples(
     examples = transition_examples(text, with_premises, buffer, config.experience_model, own=original_task_id)
     examples += premise_examples(text, episodes, adapter)
     examples += variation_examples(text, tasks, adapter.feasible, seed)
-    examples += AGENT_REPEATS * _agent_examples(config, vocabulary, episodes)
+    examples += AGENT_REPEATS * agent_examples(config, vocabulary, episodes)
     buffer.close()
     return examples
 
 
-def _agent_examples(
+def agent_examples(
     config: Config, vocabulary: CompactVocabulary, episodes: list[Trajectory]
 ) -> list[Example]:
     """Return episodes in the agent's form: of AGENT_BEHAVIOURS; of logs all, every action with loss."""

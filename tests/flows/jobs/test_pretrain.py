@@ -10,13 +10,16 @@ from prefect.logging import disable_run_logger
 
 from components.config import Config, load_config
 from components.environments import make_adapter
+from components.errors import ConfigError
 from components.language.backbone import load_backbone
 from components.tracking.mlflow_adapter.tracker import Tracker
+from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.jobs.pretrain_run import pretraining_run
 from flows.jobs.pretraining.corpus import BEHAVIOURS, SEED_OFFSET, choose_tasks, play_corpus, world_identity
+from flows.jobs.pretraining.logged_corpus import read_logged_corpus
 from flows.jobs.pretraining.phase_exercises import exercises_before_text, rehearsal_in_text
 from flows.jobs.pretraining.phase_training import train_phase
-from flows.jobs.pretraining.text_examples import agent_example, render_examples
+from flows.jobs.pretraining.text_examples import AGENT_REPEATS, agent_example, agent_examples, render_examples
 
 
 def test_held_out_tasks_are_in_no_corpus(tmp_path):
@@ -189,3 +192,33 @@ def test_a_pretraining_is_a_run_in_mlflow_with_its_curves(tmp_path, monkeypatch)
     ]
     assert curves[0][0].timestamp == curves[1][0].timestamp, "the time at which it was measured"
     assert not list(work.iterdir())
+
+
+def test_from_logs_it_reads_the_recorded_episodes_and_imitates_every_action_of_them(tmp_path, played, tasks):
+    layout = DataLayout.of(tmp_path, "alfworld")
+    episodes = [*played["noisy"], *played["random"]]
+    write_tasks(layout.tasks("train"), tasks)
+    write_transitions(layout.trajectories("train"), [step for episode in episodes for step in episode.steps])
+    assert read_logged_corpus(layout, tmp_path / "work") == episodes
+    settings = (tmp_path / "work" / "settings.json").read_text()
+
+    config = load_config(None, ["pretrain.corpus=logs"])
+    example_count = len(render_examples.fn(config, VOCABULARY, episodes, tmp_path))
+    with_loss = [
+        all(all(reply.loss) for reply in example.segments[2::3])
+        for example in agent_examples(config, VOCABULARY, episodes)
+    ]
+    assert len(with_loss) == len(episodes) and all(with_loss), "one of each, and nothing left out of its loss"
+    without_agent = render_examples.fn(config, VOCABULARY, [], tmp_path)
+    assert without_agent == [] and example_count >= (1 + AGENT_REPEATS) * len(episodes)
+
+    write_transitions(
+        layout.trajectories("train"), [step for episode in episodes[1:] for step in episode.steps]
+    )
+    read_logged_corpus(layout, tmp_path / "work")
+    assert (tmp_path / "work" / "settings.json").read_text() != settings, "other logs, another backbone"
+
+
+def test_from_logs_no_option_of_played_games_has_an_effect():
+    with pytest.raises(ConfigError, match="tasks has no effect with corpus: logs"):
+        load_config(None, ["pretrain.corpus=logs", "pretrain.tasks=5"])
