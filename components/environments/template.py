@@ -1,4 +1,4 @@
-"""A whole environment to copy: a thing lies in one of several boxes and belongs on the table.
+"""A whole environment to copy: a thing lies in one of several boxes and is to be taken.
 
 docs/guides/add-a-world.md explains each part. Test it: dreamgym check-environment environment.name=own
 environment.own.adapter=components.environments.template:TemplateAdapter
@@ -19,26 +19,18 @@ class BoxWorld(PythonWorld):
 
     def start(self, thing: str, place: int, boxes: int, **_: object) -> str:
         """Return the initial state, the same at every start of the task."""
-        self.thing, self.place, self.boxes, self.opened, self.is_held = thing, place, boxes, 0, False
-        return self._state(f"Boxes: {', '.join(f'box {n}' for n in range(1, boxes + 1))}")
+        self.thing, self.place, self.opened = thing, place, 0
+        self.admissible = [*(f"open box {n}" for n in range(1, boxes + 1)), f"take {thing}"]
+        return f"Boxes: {', '.join(f'box {n}' for n in range(1, boxes + 1))}."
 
     def act(self, action: str) -> Step:
         """Take one step: the state after it, the reward, and whether the episode is over."""
-        if action not in self.admissible:
-            return Step(self._state("Nothing happens"), 0.0, False)
-        if action.startswith("open"):
-            self.opened = int(action.split()[-1])
-            is_here = self.opened == self.place and not self.is_held
-            return Step(self._state(f"Box {self.opened}: {self.thing if is_here else 'empty'}"), 0.0, False)
-        is_won, self.is_held = self.is_held, not self.is_held
-        text = f"{'On the table' if is_won else 'Took'}: {self.thing}"
-        return Step(self._state(text), float(is_won), is_won)
-
-    def _state(self, text: str) -> str:
-        self.admissible = [f"open box {n}" for n in range(1, self.boxes + 1)]
-        self.admissible += [f"take {self.thing}"] * (self.opened == self.place and not self.is_held)
-        self.admissible += [f"put {self.thing} on table"] * self.is_held
-        return f"{text}. Holding: {self.thing if self.is_held else 'nothing'}."
+        if action == f"take {self.thing}" and self.opened == self.place:
+            return Step(f"Taken: {self.thing}.", 1.0, True)
+        if action not in self.admissible or action.startswith("take"):
+            return Step("Nothing happens.", 0.0, False)
+        self.opened = int(action.split()[-1])
+        return Step(f"Box {self.opened}: {self.thing if self.opened == self.place else 'empty'}.", 0.0, False)
 
 
 class TemplateAdapter(PythonWorldAdapter):
@@ -49,37 +41,20 @@ class TemplateAdapter(PythonWorldAdapter):
     def specs(self, split: str) -> list[TaskSpec]:
         """Rooms with an even number of boxes are for training, those with an odd one for the others."""
         first, step = {TRAIN: (1, 1), VALIDATION: (2, 2), TEST: (1, 2)}[split]
-        rooms = [(thing, boxes) for thing in THINGS.split() for boxes in range(4 + (split != TRAIN), 14, 2)]
-        return [
-            TaskSpec(
-                f"{thing}-{boxes}-{place}",
-                f"put the {thing} on the table",
-                {"thing": thing, "boxes": boxes, "place": place},
-            )
-            for thing, boxes in rooms
-            for place in range(first, boxes + 1, step)
-        ]
+        counts = range(4 + (split != TRAIN), 14, 2)
+        places = [(t, n, c) for t in THINGS.split() for c in counts for n in range(first, c + 1, step)]
+        values = [{"thing": thing, "place": place, "boxes": count} for thing, place, count in places]
+        return [TaskSpec("{thing}-{boxes}-{place}".format(**v), f"take the {v['thing']}", v) for v in values]
 
     def mistakes(self, task: Task, rng: random.Random) -> list[str]:
         """Actions that are impossible or senseless, from which the dream learns what is refused."""
-        thing = json.loads(task.spec)["thing"]
-        moves = [f"take {thing}", f"put {thing} on table", "open box 99"]
-        return [*moves, f"take {rng.choice(THINGS.split())}", "?", "<success>"]
+        return [f"take {json.loads(task.spec)['thing']}", f"take {rng.choice(THINGS.split())}", "open box 99"]
 
     def expert(self, task: Task, trajectory: Trajectory) -> str:
-        """Open the boxes in order, take the thing, and put it on the table."""
-        thing, state = json.loads(task.spec)["thing"], trajectory.states[-1]
-        if f"Holding: {thing}" in state or f": {thing}." in state:
-            return f"put {thing} on table" if "Holding: nothing" not in state else f"take {thing}"
-        seen = {
-            step.action: step.next_state for step in trajectory.steps if step.next_state.startswith("Box ")
-        }
-        with_thing = [box for box, content in seen.items() if f": {thing}." in content]
-        return next(iter(with_thing), "") or next(
-            b for n in range(1, 15) if (b := f"open box {n}") not in seen
-        )
-
-    def revealing(self, trajectory: Trajectory, action: str, next_state: str) -> bool:
-        """Return True at the first look into a box: no history could tell what lies there."""
-        box = f"{next_state.partition(':')[0]}:"
-        return next_state.startswith("Box ") and box not in "\n".join(trajectory.states)
+        """Open the boxes in order until the thing is seen, and take it."""
+        thing = json.loads(task.spec)["thing"]
+        if trajectory.states[-1].endswith(f": {thing}."):
+            return f"take {thing}"
+        tried = [step.action for step in trajectory.steps]
+        found = [step.action for step in trajectory.steps if step.next_state.endswith(f": {thing}.")]
+        return [*found, *(box for n in range(1, 15) if (box := f"open box {n}") not in tried)][0]

@@ -86,7 +86,7 @@ def test_the_shipped_worlds_declare_what_they_have(name, missing):
 
 def test_a_world_declares_a_capability_by_defining_its_methods():
     adapter = TemplateAdapter(OWN.environment)
-    assert capabilities(adapter, adapter.open()) == ["Revelations", "ValidationSplit"]
+    assert capabilities(adapter, adapter.open()) == ["ValidationSplit"]
     assert capabilities(CoreOnly(), CoreOnly().open()) == []
     adapter.reflect = lambda trajectory, alternatives, thought: thought
     assert "Reflection" in capabilities(adapter, adapter.open())

@@ -9,7 +9,6 @@ import time
 from contextlib import ExitStack
 
 import pytest
-from builders import make_episode, make_task
 from test_environment_contract import *  # noqa: F403  (its tests, with the subjects below)
 from text_worlds import FACTORY, counting_server, write_solutions
 
@@ -63,13 +62,6 @@ class Slow:
         time.sleep(self.pause)
         self.calls += 1
         return self.world.step(actions)
-
-
-def test_box_1_of_the_template_is_not_confused_with_box_12():
-    adapter = make_adapter(EnvironmentConfig.model_validate({"name": "own", "own": {"adapter": TEMPLATE}}))
-    looked = make_episode(make_task(), ("open box 12", "Box 12: empty. Holding: nothing."))
-    assert adapter.revealing(looked, "open box 1", "Box 1: empty. Holding: nothing.")
-    assert not adapter.revealing(looked, "open box 12", "Box 12: empty. Holding: nothing.")
 
 
 def test_the_pace_counts_steps_and_their_time(subject):

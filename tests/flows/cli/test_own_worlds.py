@@ -33,7 +33,7 @@ def test_the_template_is_collected_and_its_data_is_valid(tmp_path):
     (tmp_path / "my_world.py").write_text(
         (ROOT / "components" / "environments" / "template.py")
         .read_text()
-        .replace("put the {thing} on", "put my {thing} on")
+        .replace("take the {v[", "take my {v[")
     )
     for command in (
         ["init", "-q"],
@@ -70,10 +70,10 @@ def test_the_template_is_collected_and_its_data_is_valid(tmp_path):
     assert all(e.success for e in episodes if e.steps[0].behaviour == "expert") and not all(
         e.success for e in episodes
     )
-    own = [task.instruction.startswith("put my ") for split in tasks.values() for task in split]
+    own = [task.instruction.startswith("take my ") for split in tasks.values() for task in split]
     assert own and all(own), "the user's own module, not the shipped one"
     report = validate(layout.trajectories("train"), tasks, DataConfig(), tmp_path / "checked")
-    assert report.rows == report.valid_rows > 60
+    assert report.rows == report.valid_rows > 50
 
 
 def test_a_stage_runs_again_when_the_users_module_changes(tmp_path, monkeypatch):
