@@ -9,17 +9,39 @@ hundreds of possible actions, which takes longer than a step, so none are listed
 import functools
 import json
 import random
+import re
 
 from scienceworld import ScienceWorldEnv
 
 from components.environments.protocol import Step
-from components.environments.text_world.python_world import PythonWorld, PythonWorldAdapter, TaskSpec
+from components.environments.text_world.python_world import (
+    ERROR_RATES,
+    PythonWorld,
+    PythonWorldAdapter,
+    TaskSpec,
+)
 from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 
 NAMES = ("find-animal", "find-plant", "find-living-thing", "find-non-living-thing")
 EASIER = "easy"
 """The package's own simplifications: teleport between rooms, open doors and containers, watered flowers."""
-ROOMS = ("kitchen", "hallway", "workshop", "greenhouse", "outside", "bathroom", "living room", "foundry")
+ROOMS = (
+    *("kitchen", "hallway", "workshop", "greenhouse", "outside", "bathroom", "living room", "foundry"),
+    *("art studio", "bedroom"),
+)
+THINGS = (
+    "chair",
+    "table",
+    "picture",
+    "apple",
+    "axe",
+    "dove egg",
+    "turtle egg",
+    "lemon tree",
+    "couch",
+    "door",
+)
+CUP = re.compile(r"a wood cup \(containing \w+ paint\)")
 IDLE: list[ScienceWorldEnv] = []
 """Simulators that no world uses; each is a process of Java, which starts in seconds."""
 
@@ -58,7 +80,9 @@ class ScienceWorld(PythonWorld):
 class FindAdapter(PythonWorldAdapter):
     """All that the pipeline knows of ScienceWorld."""
 
-    world, splits = ScienceWorld, (TRAIN, VALIDATION, TEST)
+    world, splits, most_rows = ScienceWorld, (TRAIN, VALIDATION, TEST), 4
+    error_rates = {**ERROR_RATES, "noisy": 0.3}
+    """Logs as of a weak agent."""
     refusals = ("No known action matches that input", "not clear", "can't", "cannot", "Ambiguous request")
 
     def specs(self, split: str) -> list[TaskSpec]:
@@ -80,13 +104,14 @@ class FindAdapter(PythonWorldAdapter):
         return found
 
     def mistakes(self, task: Task, rng: random.Random) -> list[str]:
-        """Actions that lead nowhere, and some that are impossible."""
+        """Actions that lead elsewhere or nowhere, and some that are impossible."""
+        things = rng.sample(THINGS, 2)
         return [
             "look around",
             "inventory",
-            "wait1",
-            "focus on door",
             "dance",
+            f"focus on {things[0]}",
+            f"pick up {things[1]}",
             f"teleport to {rng.choice(ROOMS)}",
         ]
 
@@ -116,5 +141,7 @@ def gold_actions(name: str, variation: int) -> tuple[str, ...]:
 
 
 def plain(text: str) -> str:
-    """The text in one line."""
-    return " ".join(str(text).split())
+    """The text in one line, with the cups of the art studio sorted: each start lists them in another order."""
+    line = " ".join(str(text).split())
+    cups = iter(sorted(CUP.findall(line)))
+    return CUP.sub(lambda _: next(cups), line)

@@ -72,6 +72,8 @@ class PythonWorldAdapter(PlainAdapter):
     splits: Sequence[str] = (TRAIN, TEST)
     error_rates: Mapping[str, float] = ERROR_RATES
     """Behaviour -> the share of steps in which it leaves the expert's way."""
+    most_rows: ClassVar[int | None] = None
+    """The largest number of worlds at the same time, for worlds that are processes; None: any number."""
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self.seed = config.seed
@@ -117,7 +119,7 @@ class PythonWorldAdapter(PlainAdapter):
         self, budget: int | None = None, *, workers: int | None = None, stock: bool = False
     ) -> RealEnvironment:
         """Open an environment with a world for each row."""
-        return RowsEnvironment(self.world, budget)
+        return RowsEnvironment(self.world, budget, most_rows=self.most_rows)
 
     def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
         """Return the expert, or a behaviour that leaves its way more or less often."""
