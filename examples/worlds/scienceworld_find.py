@@ -141,7 +141,7 @@ def gold_actions(name: str, variation: int) -> tuple[str, ...]:
 
 
 def plain(text: str) -> str:
-    """The text in one line, and the cups of the art studio, whose order differs from start to start, sorted."""
+    """The text in one line. The cups of the art studio, in another order at each start, are sorted."""
     line = " ".join(str(text).split())
     cups = iter(sorted(CUP.findall(line)))
     return CUP.sub(lambda _: next(cups), line)

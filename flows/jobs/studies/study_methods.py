@@ -67,6 +67,9 @@ class Method:
 
 METHODS: dict[str, Method] = {
     "clone": Method("cloning alone"),
+    "clone-successes": Method(
+        "cloning of the successful episodes alone", changes={"cloning": {"only_successes": True}}
+    ),
     "dpo-offline": Method("DPO on what the clone did in reality", real="dpo"),
     "grpo-real": Method("GRPO in reality", real="grpo"),
     "ppo-real": Method("PPO in reality", real="ppo"),
