@@ -248,20 +248,24 @@ def run_study(
     cells: Path,
     *,
     finished: bool = False,
+    against: str = "",
 ) -> tuple[dict[str, list[Cell]], dict[str, Any]]:
     """Run or read the cells of a study and print them; return the cells of each method and their metrics.
 
     Args:
         cells: directory of the cells' files.
         finished: only read finished cells, run no other.
+        against: the method that most others are compared with; empty: BASE.
     """
     from components.evaluation.study.study_results import summarise
     from flows.cli.tables.methods_table import print_study
     from flows.jobs.studies.study import study
-    from flows.jobs.studies.study_methods import BASE, BASES
+    from flows.jobs.studies.study_methods import BASE, bases_against
 
+    base = against or BASE
+    bases = bases_against(base)
     cells_by_method = study(settings, workspace, methods, seeds, cells, finished=finished)
-    metrics = summarise(cells_by_method, BASE, BASES)
+    metrics = summarise(cells_by_method, base, bases)
     print_study(page, cells_by_method, metrics)
     return cells_by_method, metrics
 

@@ -47,6 +47,10 @@ BarChart = Annotated[Path | None, typer.Option(help="Write the bar chart to this
 Curve = Annotated[Path | None, typer.Option(help="Write the data-size curve to this file (.png or .svg).")]
 Methods = Annotated[str, typer.Option(help="Methods to run, separated by commas. Default: all.")]
 FinishedOnly = Annotated[bool, typer.Option("--finished", help="Only read the finished cells; run no other.")]
+Against = Annotated[
+    str,
+    typer.Option(metavar="METHOD", help="The method that others are compared with; ablations keep theirs."),
+]
 Figures = Annotated[Path | None, typer.Option(metavar="DIR", help="Write the figures to this directory.")]
 StudyTable = Annotated[
     Path | None,
@@ -109,6 +113,7 @@ def study(
     seeds: Seeds = "0,1,2",
     cells: Cells = Path("docs/results/study"),
     finished: FinishedOnly = False,
+    against: Against = "grpo-real",
     json_file: JsonFile = None,
     figures: Figures = None,
     table: StudyTable = None,
@@ -129,6 +134,8 @@ def study(
 
         dreamgym study --methods clone,grpo-real,dream-grpo --seeds 0
 
+        dreamgym study --methods clone,clone-successes,dream-grpo --against clone-successes
+
         dreamgym study --config configs/quick-browser.yaml --cells docs/results/study-browser --methods
         clone,grpo-real,s2r-grpo
     """
@@ -145,9 +152,16 @@ def study(
             text_around_table(table, cells.name)  # refuses a file without the marks before hours of work
         prepare_flow_logs(debug)
         cells_by_method, metrics = run_study(
-            page, settings, workspace, method_names, seed_list, workspace / cells, finished=finished
+            page,
+            settings,
+            workspace,
+            method_names,
+            seed_list,
+            workspace / cells,
+            finished=finished,
+            against=against,
         )
-        for path in write_study(cells_by_method, metrics, None, figures, table, cells.name):
+        for path in write_study(cells_by_method, metrics, None, figures, table, cells.name, against=against):
             page.text(f"Written: {path}")
         exit_if_crashed(cells_by_method)
 

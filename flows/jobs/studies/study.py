@@ -28,7 +28,7 @@ from components.tracking.runs import checked_metrics
 from components.trajectories.store import DataLayout, read_tasks
 from flows.jobs.studies.cell_origin import Origin, origin_of
 from flows.jobs.studies.study_cells import cell_file, cell_of_run, read_cell, write_cell
-from flows.jobs.studies.study_methods import BASE, BASES, METHODS, method_config
+from flows.jobs.studies.study_methods import BASE, METHODS, bases_against, method_config
 from flows.run.pipeline_run import Run
 from flows.run.plan import PlannedStage
 from flows.run.rl_training import SNAPSHOTS
@@ -152,6 +152,7 @@ def write_study(
     figures: Path | None,
     table: Path | None = None,
     mark: str = "study",
+    against: str = BASE,
 ) -> list[Path]:
     """Write the files whose path is given, and return their paths.
 
@@ -159,6 +160,7 @@ def write_study(
         figures: directory of the figures.
         table: Markdown document into which the table is inserted.
         mark: name of the marks around the table in that document.
+        against: the method that most others are compared with.
     """
     written: list[Path] = []
     if json_file is not None:
@@ -170,6 +172,6 @@ def write_study(
         write_json(json_file, values)
         written.append(json_file)
     if table is not None:
-        insert_table(table, study_table(metrics, cells, BASE, BASES), mark)
+        insert_table(table, study_table(metrics, cells, against, bases_against(against)), mark)
         written.append(table)
-    return written + (draw_study(metrics, cells, BASE, figures) if figures else [])
+    return written + (draw_study(metrics, cells, against, figures) if figures else [])

@@ -108,6 +108,17 @@ METHODS: dict[str, Method] = {
 BASES = {name: method.base for name, method in METHODS.items()}
 
 
+def bases_against(against: str) -> dict[str, str]:
+    """Return method -> the method that it is compared with, where `against` takes the place of BASE.
+
+    Raises:
+        ConfigError: there is no such method.
+    """
+    if against not in METHODS:
+        raise ConfigError(f"There is no method {against!r}.", f"Expected one of {', '.join(METHODS)}.")
+    return {name: against if base == BASE else base for name, base in BASES.items()}
+
+
 def chosen_methods(names: str) -> list[str]:
     """Return the named methods in the order of METHODS; all of them if none is named.
 

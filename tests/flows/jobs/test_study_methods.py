@@ -20,7 +20,7 @@ from components.trajectories.dvc.snapshots import snapshot
 from flows.jobs.studies.cell_origin import origin_of, require_origin
 from flows.jobs.studies.study import steps_of
 from flows.jobs.studies.study_cells import read_cell, write_cell
-from flows.jobs.studies.study_methods import METHODS, chosen_methods, method_config
+from flows.jobs.studies.study_methods import METHODS, bases_against, chosen_methods, method_config
 
 ROOT = Path(__file__).parents[3]
 LIVE_CONFIGS = sorted(
@@ -260,3 +260,19 @@ def test_a_cell_has_its_methods_stages_in_their_order(every):
         kept_none = StageResult("sim_to_real", "0", ROOT, {}, {"policy": ROOT}, {}, 1.0)
         run = SimpleNamespace(results={"sim_to_real": kept_none})
         assert not found["snapshots_sim_to_real"].condition(run)
+
+
+def test_another_method_takes_the_place_of_the_base_and_ablations_keep_theirs():
+    bases = bases_against("clone-successes")
+    assert bases["dream-grpo"] == bases["clone"] == "clone-successes"
+    assert bases["no-history"] == METHODS["no-history"].base == "dream-grpo"
+    with pytest.raises(ConfigError, match="There is no method 'clone,ppo'"):
+        bases_against("clone,ppo")
+
+
+def test_the_clone_of_successes_differs_from_the_clone_in_its_episodes_alone():
+    clone, successes = (
+        method_config(load_config(None), name, 0, []) for name in ("clone", "clone-successes")
+    )
+    assert successes.cloning.only_successes and not clone.cloning.only_successes
+    assert successes == clone.model_copy(update={"cloning": successes.cloning})
