@@ -30,15 +30,20 @@ class CurriculumConfig(Section):
         description="Share of an iteration's tasks drawn from all training tasks, new ones first; the "
         "rest is selected by return variance.",
     )
+    judge: bool = Field(
+        False,
+        description="Ask the language model at `endpoint` whether a made-up task can be done; one that it "
+        "denies is not played.",
+    )
 
     @model_validator(mode="after")
     def _refuse_options_without_effect(self) -> CurriculumConfig:
         if not self.enabled:
             self._refuse_without_effect(
-                ["seeds", "candidates", "share", "explore"], "enabled: false", "enabled: true"
+                ["seeds", "candidates", "share", "explore", "judge"], "enabled: false", "enabled: true"
             )
         if not self.share:
-            self._refuse_without_effect(["seeds", "candidates"], "share: 0", "a share")
+            self._refuse_without_effect(["seeds", "candidates", "judge"], "share: 0", "a share")
         if self.share + self.explore > 1 + 1e-9:
             raise ValueError(
                 f"share + explore is {self.share + self.explore:g}, more than all tasks; expected at most 1"

@@ -155,6 +155,7 @@ class Config(Section):
         model = self.experience_model
         users = ["experience_model.kind=prompted"] if model.kind == "prompted" else []
         users += ["experience_model.teacher=llm"] if model.teacher == "llm" else []
+        users += ["curriculum.judge"] if self.curriculum.judge else []
         return users + (["fidelity.judged"] if self.fidelity.judged else [])
 
     @model_validator(mode="after")

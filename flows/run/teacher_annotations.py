@@ -35,6 +35,11 @@ ANSWERS = Path(".dreamgym", "answers")
 RECORD = "annotations.json"
 
 
+def endpoint_slice(config: Config) -> dict[str, Any]:
+    """Return the options of the endpoint that change a result; its address and retries do not."""
+    return config.endpoint.model_dump(include={"model", "temperature", "max_tokens", "json_mode"})
+
+
 def self_teacher(config: Config, model: Any, vocabulary: Vocabulary, compute: Compute) -> SelfTeacher | None:
     """Return the teacher that writes with the untrained `model`; None if the config names another one."""
     settings = config.experience_model

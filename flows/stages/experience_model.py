@@ -53,7 +53,7 @@ from flows.run.run_data import (
 from flows.run.run_dream import load_experience_model, quotation_check
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.system_turns import experience_model_system, world_description
-from flows.run.teacher_annotations import self_teacher, teach
+from flows.run.teacher_annotations import endpoint_slice, self_teacher, teach
 from flows.training_log import curve_logger, progress_logger, speed_metrics, tenths_logger
 
 EXERCISE_KINDS = 4
@@ -72,10 +72,7 @@ def fine_tune_experience_model(run: Run) -> Stage:
     config |= run.computing(training=True) | families_config(run)
     is_prompted = run.config.experience_model.kind == "prompted"
     if is_prompted or run.config.experience_model.teacher == "llm":
-        # Address and retries of the endpoint change no result.
-        config["endpoint"] = run.config.endpoint.model_dump(
-            include={"model", "temperature", "max_tokens", "json_mode"}
-        )
+        config["endpoint"] = endpoint_slice(run.config)
     return Stage(
         "experience_model",
         work=partial(_prompt if is_prompted else _fine_tune, run),

@@ -16,9 +16,11 @@ from components.experience.dream import Dream
 from components.experience.dreaming_model import DreamingModel
 from components.experience.retrieval.encoders import make_encoder
 from components.experience.tasks.curriculum import Curriculum
+from components.experience.tasks.judged_tasks import JudgedFeasibility
 from components.experience.tasks.task_clusters import cluster_tasks
 from components.experience.tasks.task_feasibility import task_feasibility
 from components.language.checkpoint_files.weight_files import stored_weights
+from components.language.endpoint.json_endpoint import Endpoint
 from components.policy.policy import Policy
 from components.policy.rl.loop import Loop
 from components.policy.rl.loop_checkpoints import read_iteration_count
@@ -47,6 +49,8 @@ from flows.run.run_data import (
 )
 from flows.run.run_dream import dream_with, load_experience_model
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
+from flows.run.system_turns import world_description
+from flows.run.teacher_annotations import ANSWERS, endpoint_slice
 
 REPLAY = "replay"
 """Output of the stage: the dreamed transitions, one Parquet file for each iteration."""
@@ -65,6 +69,8 @@ def train_in_dream(run: Run) -> Stage:
     """
     config = run.slice("experience_model", "retrieval", "environment", "curriculum", "rl.dream")
     config |= run.computing(training=True) | families_config(run) | snapshots_config(run)
+    if run.config.curriculum.judge:
+        config["endpoint"] = endpoint_slice(run.config)
     if run.config.rl.dream.check_every:
         config |= {"floor": run.config.fidelity.min_rollout_agreement}
     return Stage(
@@ -90,9 +96,12 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
     )  # an interrupted iteration runs again
     dreamed = read_log(work / REPLAY, shards=finished_iterations)
     open_world = partial(dream_with, inputs["model"], config, recorded, dreamed, held_out(run.data), run.root)
-    with _open_dreams(run, inputs["model"], open_world) as (dreams, model):
+    with (
+        _open_dreams(run, inputs["model"], open_world) as (dreams, model),
+        Endpoint(config.endpoint, run.root / ANSWERS) as judge,
+    ):
         policy = Policy.load(inputs["policy"], compute=run.compute)
-        tasks = _task_source(run, model)
+        tasks = _task_source(run, model, judge)
         loop = build_loop(
             run,
             config.rl.dream,
@@ -115,6 +124,9 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
     outcome.outputs[REPLAY] = REPLAY
     outcome.costs = {CHECK_INTERACTIONS: check_interactions, "tokens_generated": state.tokens}
     outcome.costs |= model.endpoint_costs
+    if config.curriculum.judge:
+        asked = judge.usage.costs()
+        outcome.costs |= {name: outcome.costs.get(name, 0) + count for name, count in asked.items()}
     return outcome
 
 
@@ -144,19 +156,22 @@ def _curriculum_details(tasks: TaskSource) -> dict[str, list[Any]]:
     return {"curriculum": tasks.life, "generated": instructions}
 
 
-def _task_source(run: Run, model: DreamingModel) -> TaskSource:
-    """Return the curriculum, or an even draw of the training tasks if it is turned off."""
+def _task_source(run: Run, model: DreamingModel, judge: Endpoint) -> TaskSource:
+    """Return the curriculum, or an even draw of the training tasks if it is turned off.
+
+    Args:
+        judge: of made-up tasks; asked with `curriculum.judge` alone.
+    """
     config = run.config
     tasks = training_tasks(run)
     if not config.curriculum.enabled:
         return EvenTasks(tasks)
     cluster = _cluster_function(run) if config.rl.dream.algorithm.needs_task_clusters else None
+    feasible = task_feasibility(make_adapter(config.environment), tasks)
+    if config.curriculum.judge:
+        feasible = JudgedFeasibility(feasible, judge, world_description(config))
     return Curriculum(
-        tasks,
-        config.curriculum,
-        lambda parents, seed: model.vary(parents, seed=seed),
-        task_feasibility(make_adapter(config.environment), tasks),
-        cluster,
+        tasks, config.curriculum, lambda parents, seed: model.vary(parents, seed=seed), feasible, cluster
     )
 
 
