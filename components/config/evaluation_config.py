@@ -43,6 +43,13 @@ class FidelityConfig(Section):
     min_rollout_agreement: float = Field(
         0.80, ge=0, le=1, description="Lowest share of dreamed successes that the real environment confirms."
     )
+    max_kindness: float = Field(
+        0.20,
+        ge=0,
+        le=1,
+        description="Success in the dream minus success in reality, of one policy on the same tasks: highest "
+        "value of the lower end of its interval.",
+    )
     max_batches: int = Field(
         4,
         ge=1,

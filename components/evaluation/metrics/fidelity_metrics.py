@@ -19,7 +19,12 @@ from collections.abc import Callable, Sequence
 from components.config import FidelityConfig
 from components.errors import FidelityGateClosed
 from components.evaluation.metrics.calibration import calibration_metrics
-from components.evaluation.metrics.intervals import Estimate, clustered_proportion, proportion
+from components.evaluation.metrics.intervals import (
+    Estimate,
+    clustered_proportion,
+    proportion,
+    proportion_difference,
+)
 from components.evaluation.metrics.text_agreement import text_metrics
 from components.experience.real_replay import Replay
 from components.experience.step_judgements import Judgement
@@ -154,11 +159,13 @@ def policy_metrics(
     state_agreement = clustered_proportion(agreeing_states, episode_names, weights=compared_states)
     if real_episodes is None:
         real_episodes = dreamed_episodes
+    dreamed, real = proportion(len(replays), dreamed_episodes), proportion(real_wins, real_episodes)
     return _reward_metrics(judgements, "policy_reward", f"/{suffix}") | {
         f"fidelity/rollout_agreement/{suffix}": proportion(sum(r.confirmed for r in replays), len(replays)),
         f"fidelity/rollout_state_agreement/{suffix}": state_agreement,
-        f"fidelity/dreamed_success_rate/{suffix}": proportion(len(replays), dreamed_episodes),
-        f"fidelity/real_success_rate/{suffix}": proportion(real_wins, real_episodes),
+        f"fidelity/dreamed_success_rate/{suffix}": dreamed,
+        f"fidelity/real_success_rate/{suffix}": real,
+        f"fidelity/kindness/{suffix}": proportion_difference(dreamed, real),
     }
 
 
@@ -190,18 +197,27 @@ def check_gate(metrics: Metrics, config: FidelityConfig) -> None:
 
 
 def check_agreement(metrics: Metrics, config: FidelityConfig, suffix: str) -> None:
-    """Check the share of the policy's dreamed successes that the real engine confirms.
+    """Check how the dreamed successes of the policy `suffix` compare with reality.
 
     Raises:
-        FidelityGateClosed: rollout_agreement of the policy `suffix` is below its floor.
+        FidelityGateClosed: the real engine confirms fewer than the floor, or the policy surely wins more
+            often in the dream than in reality, by more than `max_kindness`.
     """
+    failures = []
     agreement = metrics[f"fidelity/rollout_agreement/{suffix}"]
     if agreement.n and agreement.value < config.min_rollout_agreement:
-        failure = (
+        failures.append(
             f"rollout_agreement of the {suffix} policy is {agreement}, floor {config.min_rollout_agreement} "
             "(min_rollout_agreement)"
         )
-        raise _gate_closed([failure])
+    kindness = metrics[f"fidelity/kindness/{suffix}"]
+    if kindness.n and kindness.low > config.max_kindness:
+        failures.append(
+            f"success in the dream minus success in reality of the {suffix} policy is {kindness}, ceiling of "
+            f"its lower bound {config.max_kindness} (max_kindness)"
+        )
+    if failures:
+        raise _gate_closed(failures)
 
 
 def _gate_closed(failures: list[str]) -> FidelityGateClosed:

@@ -161,6 +161,10 @@ TERMS = {
         "success rate in reality",
         "success rate of the same policy on the same tasks in the real environment",
     ),
+    "kindness": (
+        "kindness of the dream",
+        "success rate in the dream minus success rate in reality, of the same policy on the same tasks",
+    ),
     "refused_answers_a_step": (
         "refused answers",
         "answers of the experience model that a check refused, per step",

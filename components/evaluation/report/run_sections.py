@@ -64,6 +64,7 @@ _GATE_METRICS = (
     "rollout_agreement",
     "dreamed_success_rate",
     "real_success_rate",
+    "kindness",
     "refused_answers_a_step",
 )
 """Patterns of the metrics in the section on fidelity; the others are only in the list of all metrics."""

@@ -134,6 +134,7 @@ def test_policy_metrics_count_dreamed_and_real_successes():
         "rollout_state_agreement",
         "dreamed_success_rate",
         "real_success_rate",
+        "kindness",
         "policy_reward_precision",
     ]
     assert pairs(metrics, *(f"fidelity/{name}/cloned" for name in names)) == [
@@ -141,6 +142,7 @@ def test_policy_metrics_count_dreamed_and_real_successes():
         (0.5, 6),
         (round(3 / 8, 6), 8),
         (0.25, 8),
+        (0.125, 8),
         (0.5, 2),
     ]
 
@@ -222,13 +224,13 @@ def test_the_gate_is_closed_without_any_predicted_success():
         check_gate(metrics, FidelityConfig())
 
 
-def agreement_of(confirmed, count):
+def agreement_of(confirmed, count, real_wins=8):
     episode = make_episode(make_task(), ("go", "s"), won=True)
     return policy_metrics(
         [],
         [Replay(episode, n < confirmed, (True,)) for n in range(count)],
         dreamed_episodes=20,
-        real_wins=0,
+        real_wins=real_wins,
         suffix="dreamed",
     )
 
@@ -242,3 +244,13 @@ def test_too_few_confirmed_successes_close_the_gate_of_the_policy():
     )
     with pytest.raises(FidelityGateClosed, match=words):
         check_agreement(agreement_of(7, 10), FidelityConfig(), "dreamed")
+
+
+def test_a_dream_that_is_surely_kinder_than_reality_closes_the_gate():
+    """20 of 20 dreamed successes against 10 of 20 real ones is sure; against 14 it may be chance."""
+    check_agreement(agreement_of(20, 20, real_wins=14), FidelityConfig(), "dreamed")
+    kind = agreement_of(20, 20, real_wins=10)
+    assert kind["fidelity/kindness/dreamed"].value == pytest.approx(0.5)
+    with pytest.raises(FidelityGateClosed, match=r"minus success in reality of the dreamed policy is 0\.500"):
+        check_agreement(kind, FidelityConfig(), "dreamed")
+    check_agreement(kind, FidelityConfig(max_kindness=0.6), "dreamed")
