@@ -1,0 +1,40 @@
+"""Tables of the foreign worlds: their policies on held-out tasks, and the fidelity of their dreams."""
+
+from __future__ import annotations
+
+from result_files import read_cells, read_metrics, table, with_count
+
+from components.evaluation.study.study_results import summarise
+from components.evaluation.study.study_table import study_table
+from flows.jobs.studies.study_methods import bases_against
+
+BASELINE = "clone-successes"
+"""The best policy that logs alone give: the method that others are compared with."""
+ROWS = (
+    ("next states, exact", "fidelity/next_state_exact"),
+    ("the same where no new word is shown", "fidelity/next_state_exact/determined"),
+    ("token F1", "fidelity/token_f1"),
+    ("reward precision", "fidelity/reward_precision"),
+    ("reward recall", "fidelity/reward_recall"),
+    ("answers that cannot be parsed", "fidelity/unparsable_rate"),
+    ("area under the ROC curve of the answer's probability", "fidelity/calibration/auroc"),
+    ("success of the clone in the dream", "fidelity/dreamed_success_rate/cloned"),
+    ("success of the clone in reality, same tasks", "fidelity/real_success_rate/cloned"),
+    ("dreamed successes of the clone that a replay confirms", "fidelity/rollout_agreement/cloned"),
+    ("success after RL in the dream, in it", "fidelity/dreamed_success_rate/dreamed"),
+    ("the same in reality, same tasks", "fidelity/real_success_rate/dreamed"),
+    ("dreamed successes after RL that a replay confirms", "fidelity/rollout_agreement/dreamed"),
+)
+
+
+def world_study(name: str) -> str:
+    """Return the study of one world. Args: name: folder of its cells below docs/results."""
+    cells, bases = read_cells(name), bases_against(BASELINE)
+    return study_table(summarise(cells, BASELINE, bases), cells, BASELINE, bases)
+
+
+def world_fidelity() -> str:
+    """Return the fidelity of each world's dream, one column a world."""
+    worlds = read_metrics("worlds")
+    rows = [[title, *(with_count(own.get(name)) for own in worlds.values())] for title, name in ROWS]
+    return table(["measure", *worlds], rows)
