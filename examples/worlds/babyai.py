@@ -65,7 +65,7 @@ class BabyAIAdapter(PythonWorldAdapter):
         """The levels with the seeds of the split. The mission of a seed is its instruction."""
         first, every = {TRAIN: (0, 2), VALIDATION: (1, 4), TEST: (3, 4)}[split]
         return [
-            TaskSpec(f"{level}-{seed}", "", {"level": level, "seed": seed})
+            TaskSpec(f"{level}-{seed}", "", {"level": level, "seed": seed}, family=level)
             for seed in range(first, SEEDS, every)
             for level in LEVELS
         ]

@@ -97,7 +97,7 @@ class FindAdapter(PythonWorldAdapter):
                 TEST: simulator.get_variations_test,
             }
             found += [
-                TaskSpec(f"{name}-{number}", "", {"name": name, "variation": number})
+                TaskSpec(f"{name}-{number}", "", {"name": name, "variation": number}, family=name)
                 for number in lists[split]()
             ]
         IDLE.append(simulator)

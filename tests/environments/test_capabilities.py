@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from builders import make_episode, make_task
 
@@ -134,3 +136,13 @@ def test_an_environment_says_how_many_rows_it_plays_at_once():
     assert isinstance(limited, RealEnvironment) and not isinstance(limited, Forkable)
     assert (concurrent_rows(limited, 8), concurrent_rows(limited, 2)) == (3, 2)
     assert concurrent_rows(RowsEnvironment(BoxWorld), 8) == concurrent_rows(object(), 8) == 8
+
+
+def test_a_family_of_a_task_is_that_of_its_specification():
+    class WithFamilies(TemplateAdapter):
+        def specs(self, split):
+            return [replace(spec, family=spec.name.partition("-")[0]) for spec in super().specs(split)]
+
+    tasks = WithFamilies(OWN.environment).tasks("train", 5, 0)
+    assert all(task.instruction == f"take the {task.family}" for task in tasks)
+    assert {task.family for task in TemplateAdapter(OWN.environment).tasks("train", 5, 0)} == {""}

@@ -11,7 +11,7 @@ import json
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from components.config.worlds.environment_config import EnvironmentConfig
@@ -30,12 +30,14 @@ ERROR_RATES = {"expert": 0.0, "noisy": 0.2, "near_miss": 0.5, "random": 1.0}
 class TaskSpec:
     """One task: its name, its instruction, and the plain values that the world starts it from.
 
-    An empty instruction is the one that the world has after its start.
+    An empty instruction is the one that the world has after its start. Success is also reported by `family`,
+    the kind of task, if it is named.
     """
 
     name: str
     instruction: str
     values: Mapping[str, Any]
+    family: str = ""
 
 
 class PythonWorld(ABC):
@@ -113,7 +115,8 @@ class PythonWorldAdapter(PlainAdapter):
                 f"The task {spec.name} has no instruction.",
                 "Expected one in its TaskSpec, or world.instruction after the start.",
             )
-        return build_task(self.name, spec.name, split, instruction, initial_state, **spec.values)
+        task = build_task(self.name, spec.name, split, instruction, initial_state, **spec.values)
+        return replace(task, family=spec.family)
 
     def open(
         self, budget: int | None = None, *, workers: int | None = None, stock: bool = False
