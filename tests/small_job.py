@@ -36,7 +36,7 @@ SMALL = [
     ),
     *("rl.real.iterations=1", "rl.real.tasks=2", "rl.real.num_generations=2", "rl.real.budget=90"),
     *("fidelity.min_next_state_exact=0", "fidelity.min_reward_precision=0", "fidelity.max_unparsable_rate=1"),
-    *("fidelity.min_rollout_agreement=0", "fidelity.open_loop_tasks=3"),
+    *("fidelity.min_rollout_agreement=0", "fidelity.max_kindness=1", "fidelity.open_loop_tasks=3"),
 ]
 ANYHOW = ["promotion.threshold=0", "tracking.dvc_experiment=false", "rl.dream.processes=2"]
 """Overrides so that the outcome does not depend on what so small a job achieves; two rollout processes, as by
