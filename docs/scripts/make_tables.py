@@ -22,6 +22,7 @@ from result_files import ROOT  # noqa: E402
 from smollm2_table import smollm2  # noqa: E402
 from speed_tables import dream_speed, gpu_speed, profile, update_speed  # noqa: E402
 from study_tables import families, step_cost, study, transfer, watch  # noqa: E402
+from world_tables import world_fidelity, world_study  # noqa: E402
 
 from components.evaluation.report.document_tables import insert_table, table_markers  # noqa: E402
 
@@ -42,6 +43,10 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
         "fidelity-data": fidelity_data,
     },
     "docs/experiments/smollm2.md": {"smollm2": smollm2},
+    "docs/experiments/foreign-worlds.md": {
+        "worlds-babyai": lambda: world_study("worlds-babyai"),
+        "worlds-fidelity": world_fidelity,
+    },
     "docs/performance.md": {
         "speed-dream": dream_speed,
         "speed-update": update_speed,
