@@ -82,7 +82,7 @@ def supervised_finetune(
     _require_loss_tokens(examples)
     epoch_tokens = sum(len(example) for example in examples)
     total = total_tokens if total_tokens is not None else max(1, round(epochs * epoch_tokens))
-    _refuse_too_long(without_adapters(model), examples)
+    refuse_too_long(without_adapters(model), examples)
     if not has_plain_head(without_adapters(model)):
         probe_branches(model)
     warm_up = _warm_up_steps(examples, batch_tokens, total / epoch_tokens)
@@ -177,10 +177,10 @@ def _require_loss_tokens(examples: Sequence[Example]) -> None:
         )
 
 
-def _refuse_too_long(model: PreTrainedModel, examples: Sequence[Example]) -> None:
+def refuse_too_long(model: PreTrainedModel, examples: Sequence[Example]) -> None:
     """Raise DataError if an example is deeper than the model's longest sequence."""
     longest = longest_sequence(model.config)
-    deepest = max(example.depth for example in examples)
+    deepest = max((example.depth for example in examples), default=0)
     if deepest > longest:
         raise DataError(
             f"An example has {deepest} tokens from its beginning to the end of a branch.",

@@ -16,7 +16,7 @@ from components.language.backbone import build_backbone, load_backbone, save_mod
 from components.language.compute import compute_of
 from components.language.threads import training
 from components.language.training.examples import Example
-from components.language.training.fine_tuning import supervised_finetune
+from components.language.training.fine_tuning import refuse_too_long, supervised_finetune
 from components.language.training.training_run import TrainingRecord
 from components.language.vocabulary.compact_vocabulary import CompactVocabulary
 from flows.jobs.pretrain_run import LogCurves
@@ -53,9 +53,13 @@ def train_phase(
         target: directory that the model and its card are written to.
         recipe: further entries of the card.
         log_curves: adds points to the curves of loss and learning rate.
+
+    Raises:
+        DataError: an example is longer than the model's longest sequence.
     """
     start_model = Path(config.backbone.path) if config.backbone.path else None
     model = _initial_model(config, vocabulary)
+    refuse_too_long(model, examples)  # before the exercises, which take long
     history = earlier_cards(start_model) if start_model else []
     skills = {"before": measure_skills(model, vocabulary)} if start_model else {}
     with training(config):

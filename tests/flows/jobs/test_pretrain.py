@@ -10,7 +10,7 @@ from prefect.logging import disable_run_logger
 
 from components.config import Config, load_config
 from components.environments import make_adapter
-from components.errors import ConfigError
+from components.errors import ConfigError, DataError
 from components.language.backbone import load_backbone
 from components.tracking.mlflow_adapter.tracker import Tracker
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
@@ -222,3 +222,13 @@ def test_from_logs_it_reads_the_recorded_episodes_and_imitates_every_action_of_t
 def test_from_logs_no_option_of_played_games_has_an_effect():
     with pytest.raises(ConfigError, match="tasks has no effect with corpus: logs"):
         load_config(None, ["pretrain.corpus=logs", "pretrain.tasks=5"])
+
+
+def test_text_that_is_too_long_is_refused_before_the_exercises(tmp_path, played):
+    shape = ["backbone.hidden=16", "backbone.layers=1", "backbone.heads=2", "backbone.key_value_heads=1"]
+    config = load_config(None, [*shape, "backbone.max_positions=64", "pretrain.corpus=logs"])
+    examples = agent_examples(config, VOCABULARY, played["noisy"])
+    (tmp_path / "work").mkdir()
+    with disable_run_logger(), pytest.raises(DataError, match=r"The model takes 64\..*max_positions"):
+        train_phase.fn(config, VOCABULARY, examples, tmp_path / "work", tmp_path / "model")
+    assert list((tmp_path / "work").iterdir()) == [], "no exercise was trained"
