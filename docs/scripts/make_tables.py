@@ -21,7 +21,7 @@ from readme_table import readme_results  # noqa: E402
 from result_files import ROOT  # noqa: E402
 from smollm2_table import smollm2  # noqa: E402
 from speed_tables import dream_speed, gpu_speed, profile, update_speed  # noqa: E402
-from study_tables import families, step_cost, study, transfer, watch  # noqa: E402
+from study_tables import clones, families, step_cost, study, transfer, watch  # noqa: E402
 from world_tables import world_fidelity, world_study  # noqa: E402
 
 from components.evaluation.report.document_tables import insert_table, table_markers  # noqa: E402
@@ -30,6 +30,7 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"results": readme_results},
     "docs/results.md": {
         "study": lambda: study("study"),
+        "study-clones": clones,
         "study-families": families,
         "study-watch": watch,
         "study-step-cost": step_cost,
