@@ -4,7 +4,6 @@ docs/guides/add-a-world.md explains each part. Test it: dreamgym check-environme
 environment.own.adapter=components.environments.template:TemplateAdapter
 """
 
-import json
 import random
 
 from components.environments.protocol import Step
@@ -48,11 +47,12 @@ class TemplateAdapter(PythonWorldAdapter):
 
     def mistakes(self, task: Task, rng: random.Random) -> list[str]:
         """Actions that are impossible or senseless, from which the dream learns what is refused."""
-        return [f"take {json.loads(task.spec)['thing']}", f"take {rng.choice(THINGS.split())}", "open box 99"]
+        thing, other = task.instruction.split()[-1], rng.choice(THINGS.split())
+        return [f"take {thing}", f"take {other}", "open box 99", "?", "<success>"]
 
     def expert(self, task: Task, trajectory: Trajectory) -> str:
         """Open the boxes in order until the thing is seen, and take it."""
-        thing = json.loads(task.spec)["thing"]
+        thing = task.instruction.split()[-1]
         if trajectory.states[-1].endswith(f": {thing}."):
             return f"take {thing}"
         tried = [step.action for step in trajectory.steps]

@@ -21,8 +21,8 @@ from readme_table import readme_results  # noqa: E402
 from result_files import ROOT  # noqa: E402
 from smollm2_table import smollm2  # noqa: E402
 from speed_tables import dream_speed, gpu_speed, profile, update_speed  # noqa: E402
-from study_tables import clones, families, step_cost, study, transfer, watch  # noqa: E402
-from world_tables import world_fidelity, world_study  # noqa: E402
+from study_tables import families, step_cost, study, transfer, watch  # noqa: E402
+from world_tables import world_fidelity  # noqa: E402
 
 from components.evaluation.report.document_tables import insert_table, table_markers  # noqa: E402
 
@@ -30,7 +30,7 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"results": readme_results},
     "docs/results.md": {
         "study": lambda: study("study"),
-        "study-clones": clones,
+        "study-clones": lambda: study("study-clones", "clone"),
         "study-families": families,
         "study-watch": watch,
         "study-step-cost": step_cost,
@@ -45,7 +45,7 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/experiments/smollm2.md": {"smollm2": smollm2},
     "docs/experiments/foreign-worlds.md": {
-        "worlds-babyai": lambda: world_study("worlds-babyai"),
+        "worlds-babyai": lambda: study("worlds-babyai", "clone-successes"),
         "worlds-fidelity": world_fidelity,
     },
     "docs/performance.md": {

@@ -7,19 +7,13 @@ from result_files import SUCCESS, Metrics, interval, read_cells, read_metrics, t
 from components.evaluation.study.study_results import summarise
 from components.evaluation.study.study_table import study_table
 from components.evaluation.study.transfer_table import transfer_table
-from flows.jobs.studies.study_methods import BASE, BASES, bases_against
+from flows.jobs.studies.study_methods import BASE, bases_against
 
 
-def study(name: str) -> str:
-    """Return the table that `dreamgym study --finished` makes of the same cells."""
-    cells = read_cells(name)
-    return study_table(summarise(cells, BASE, BASES), cells, BASE, BASES)
-
-
-def clones() -> str:
-    """Return the clones of the logs: of all episodes, and of the successful ones."""
-    cells, bases = read_cells("study-clones"), bases_against("clone")
-    return study_table(summarise(cells, "clone", bases), cells, "clone", bases)
+def study(name: str, against: str = BASE) -> str:
+    """Return the table that `dreamgym study --finished --against AGAINST` makes of the same cells."""
+    cells, bases = read_cells(name), bases_against(against)
+    return study_table(summarise(cells, against, bases), cells, against, bases)
 
 
 def families() -> str:

@@ -1,15 +1,9 @@
-"""Tables of the foreign worlds: their policies on held-out tasks, and the fidelity of their dreams."""
+"""The table of the foreign worlds: the fidelity of their dreams."""
 
 from __future__ import annotations
 
-from result_files import read_cells, read_metrics, table, with_count
+from result_files import read_metrics, table, with_count
 
-from components.evaluation.study.study_results import summarise
-from components.evaluation.study.study_table import study_table
-from flows.jobs.studies.study_methods import bases_against
-
-BASELINE = "clone-successes"
-"""The best policy that logs alone give: the method that others are compared with."""
 ROWS = (
     ("next states, exact", "fidelity/next_state_exact"),
     ("the same where no new word is shown", "fidelity/next_state_exact/determined"),
@@ -25,12 +19,6 @@ ROWS = (
     ("the same in reality, same tasks", "fidelity/real_success_rate/dreamed"),
     ("dreamed successes after RL that a replay confirms", "fidelity/rollout_agreement/dreamed"),
 )
-
-
-def world_study(name: str) -> str:
-    """Return the study of one world. Args: name: folder of its cells below docs/results."""
-    cells, bases = read_cells(name), bases_against(BASELINE)
-    return study_table(summarise(cells, BASELINE, bases), cells, BASELINE, bases)
 
 
 def world_fidelity() -> str:

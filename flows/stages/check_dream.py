@@ -63,7 +63,9 @@ def check_dream(run: Run, policy_stage: str, suffix: str) -> Stage:
 
 
 def require_agreement(run: Run, result: StageResult) -> None:
-    """Raise FidelityGateClosed if the real engine confirms too few dreamed successes of the policy."""
+    """Raise FidelityGateClosed if reality confirms too few of the policy's dreamed successes, or the dream is
+    kinder than it.
+    """
     metrics = {name: Estimate.from_json(entry) for name, entry in result.metrics.items()}
     check_agreement(metrics, run.config.fidelity, result.name.removeprefix("check_"))
 

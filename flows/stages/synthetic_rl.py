@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,7 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
     open_world = partial(dream_with, inputs["model"], config, recorded, dreamed, held_out(run.data), run.root)
     with (
         _open_dreams(run, inputs["model"], open_world) as (dreams, model),
-        Endpoint(config.endpoint, run.root / ANSWERS) as judge,
+        _open_judge(run) as judge,
     ):
         policy = Policy.load(inputs["policy"], compute=run.compute)
         tasks = _task_source(run, model, judge)
@@ -124,7 +124,7 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
     outcome.outputs[REPLAY] = REPLAY
     outcome.costs = {CHECK_INTERACTIONS: check_interactions, "tokens_generated": state.tokens}
     outcome.costs |= model.endpoint_costs
-    if config.curriculum.judge:
+    if judge is not None:
         asked = judge.usage.costs()
         outcome.costs |= {name: outcome.costs.get(name, 0) + count for name, count in asked.items()}
     return outcome
@@ -147,6 +147,13 @@ def _open_dreams(
         yield dreams, load_experience_model(run.config, model, run.root)
 
 
+def _open_judge(run: Run) -> AbstractContextManager[Endpoint | None]:
+    """Open the judge of made-up tasks; None without `curriculum.judge`."""
+    if not run.config.curriculum.judge:
+        return nullcontext()
+    return Endpoint(run.config.endpoint, run.root / ANSWERS)
+
+
 def _curriculum_details(tasks: TaskSource) -> dict[str, list[Any]]:
     """Return the curriculum's record of each iteration and some of its generated tasks."""
     if not isinstance(tasks, Curriculum):
@@ -156,11 +163,11 @@ def _curriculum_details(tasks: TaskSource) -> dict[str, list[Any]]:
     return {"curriculum": tasks.life, "generated": instructions}
 
 
-def _task_source(run: Run, model: DreamingModel, judge: Endpoint) -> TaskSource:
+def _task_source(run: Run, model: DreamingModel, judge: Endpoint | None) -> TaskSource:
     """Return the curriculum, or an even draw of the training tasks if it is turned off.
 
     Args:
-        judge: of made-up tasks; asked with `curriculum.judge` alone.
+        judge: of made-up tasks; None: no task is judged.
     """
     config = run.config
     tasks = training_tasks(run)
@@ -168,7 +175,7 @@ def _task_source(run: Run, model: DreamingModel, judge: Endpoint) -> TaskSource:
         return EvenTasks(tasks)
     cluster = _cluster_function(run) if config.rl.dream.algorithm.needs_task_clusters else None
     feasible = task_feasibility(make_adapter(config.environment), tasks)
-    if config.curriculum.judge:
+    if judge is not None:
         feasible = JudgedFeasibility(feasible, judge, world_description(config))
     return Curriculum(
         tasks, config.curriculum, lambda parents, seed: model.vary(parents, seed=seed), feasible, cluster
