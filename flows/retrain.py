@@ -89,7 +89,7 @@ def retrain(config: Config, root: Path = Path()) -> RetrainResult:
     try:
         decision = _train_and_promote(run) if has_live_world(run) else train_on_logs(run)
         # 12. Write the report and the manifest, and save the experiment commit.
-        _write_results(run, decision)
+        write_results(run, decision)
     except BaseException as error:
         run.fail(error)
         raise
@@ -124,7 +124,7 @@ def _train_and_promote(run: Run) -> Decision:
     return progress.after(promote_challenger(run))
 
 
-def _write_results(run: Run, decision: Decision) -> None:
+def write_results(run: Run, decision: Decision) -> None:
     """Write the run's costs, games, metrics and report, and save its experiment commit (step 12)."""
     costs = run.manifest.costs
     run.count("sim_to_real/budget", run.config.rl.real.budget)

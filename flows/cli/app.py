@@ -1,4 +1,4 @@
-"""The `dreamgym` command: the application that all commands are registered in, and `dreamgym retrain`.
+"""The `dreamgym` command: the application that all commands are registered in; `retrain` and `refine`.
 
 The other commands are in the modules of this folder, one module a group. Libraries are imported inside the
 commands, after `flows.settings.prepare`, so that `--help` is quick and the settings take effect.
@@ -27,7 +27,7 @@ from flows.cli.command import (
     report_failures,
     show_progress,
 )
-from flows.cli.logs import prepare_run_on_logs
+from flows.cli.logs import prepare_refinement, prepare_run_on_logs
 from flows.printing.output import JsonFile, VerbGroup, open_closed_streams, output
 
 _EPILOG = (
@@ -145,6 +145,37 @@ def retrain(
         began = time.monotonic()
         with show_progress(settings, workspace, debug):
             result = retrain_flow(settings, workspace)
+        finish_retrain(page, result, time.monotonic() - began)
+
+
+@app.command()
+def refine(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run on logs: its id, or `latest`.")],
+    overrides: Overrides = None,
+    json_file: JsonFile = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Go on with a run on logs in a live world: compare the dream with it, refine the policy, promote.
+
+    The world needs the texts and the actions of the logs, and tasks that `dreamgym collect` has recorded. The
+    config is that of the run, with the values given here, such as the address of the world.
+
+    Examples:
+
+        dreamgym refine latest environment.name=openenv environment.openenv.url=http://localhost:8000
+
+        dreamgym refine 20260131-142530-9f3a environment.name=alfworld rl.real.budget=2000
+    """
+    with report_failures(debug, resumes=True), output(json_file) as page:
+        settings, workspace = prepare_refinement(run, config, overrides, root)
+        from flows.refine import refine as refine_flow
+
+        prepare_flow_logs(debug)
+        began = time.monotonic()
+        with show_progress(settings, workspace, debug):
+            result = refine_flow(settings, workspace, run)
         finish_retrain(page, result, time.monotonic() - began)
 
 

@@ -1,4 +1,4 @@
-"""Prepares `dreamgym retrain --logs`: imports the logs and fits the config to them."""
+"""Prepares `retrain --logs`, which imports the logs, and `refine`, which goes on in a live world."""
 
 from __future__ import annotations
 
@@ -65,5 +65,40 @@ def prepare_run_on_logs(
     settings, fitted = fit_to_recorded_world(settings, workspace, overrides)
     page.put(fitted=fitted)
     check_settings(workspace, settings, file)
+    print_status("Starting (the libraries take some seconds to load) ...")
+    return settings, workspace
+
+
+def prepare_refinement(
+    run: str, config: Path | None, overrides: list[str] | None, root: Path | None
+) -> tuple[Config, Path]:
+    """Return the config and the repository of a refinement of `run` in a live world, with both checked.
+
+    The config is that of the run if none is named.
+
+    Raises:
+        ConfigError: the config is of a world that cannot be played.
+        DataError: there is no such run on logs, or the live world has no recorded tasks.
+    """
+    _, workspace = load_settings(None, [], root)
+    from components.tracking.runs import find_run
+    from flows.past_runs.run_on_logs import LOGS_WORLD, stages_on_logs
+
+    file = config or find_run(workspace / "runs", run) / "config.json"
+    settings, workspace = load_settings(file, overrides, root)
+    from flows.checks.config_checks import check_settings
+    from flows.checks.preflight import ensure_data, require_repository
+
+    require_repository(workspace)
+    check_machine(workspace)
+    stages_on_logs(workspace, run)
+    if settings.environment.name == LOGS_WORLD:
+        raise ConfigError(
+            f"environment.name is {LOGS_WORLD}.",
+            "Expected a world that can be played.",
+            f"Name it: dreamgym refine {run} environment.name=openenv environment.openenv.url=URL",
+        )
+    ensure_data(workspace, settings, print_status, backbone=False)
+    check_settings(workspace, settings, file, training=False)
     print_status("Starting (the libraries take some seconds to load) ...")
     return settings, workspace

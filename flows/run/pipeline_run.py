@@ -52,6 +52,8 @@ class Run:
     """What the stages of one run share.
 
     Attributes:
+        data: the environment's tasks, episodes and replay log.
+        logs: where the episodes of the stage `validate` come from; another world's for models made from logs.
         results: stage -> result, of the finished stages in their order.
         metrics: name -> value, n and interval as JSON values.
         manifest: the record of the run, after `start`.
@@ -65,10 +67,11 @@ class Run:
     label: str
     parent: str
 
-    def __init__(self, config: Config, root: Path) -> None:
+    def __init__(self, config: Config, root: Path, logs: DataLayout | None = None) -> None:
         self.config = pin_models(config)
         self.root = root
         self.data = DataLayout.of(root, config.environment.name)
+        self.logs = logs or self.data
         self.store = StageStore(root / ".dreamgym" / "stages")
         self.results: dict[str, StageResult] = {}
         self.metrics: dict[str, dict[str, Any]] = {}

@@ -44,7 +44,7 @@ def read_episodes(run: Run, name: str, transitions: Path) -> list[Trajectory]:
         name: `train` or `fidelity`.
         transitions: Parquet file of the stage `validate`.
     """
-    return trajectories(read_tasks(run.data.tasks(name)), read_transitions(transitions))
+    return trajectories(read_tasks(run.logs.tasks(name)), read_transitions(transitions))
 
 
 def training_episodes(run: Run, train: Path) -> list[Trajectory]:
@@ -116,7 +116,9 @@ def open_buffer(run: Run, episodes: Sequence[Trajectory]) -> ReplayBuffer:
     """Open a replay buffer with the transitions of `episodes`; held-out tasks are refused."""
     transitions = [step for episode in episodes for step in episode.steps]
     directories = index_directories(run.root)
-    buffer = ReplayBuffer(run.config.retrieval, transitions, hidden=held_out(run.data), **directories)
+    buffer = ReplayBuffer(
+        run.config.retrieval, transitions, hidden=held_out(run.data) | held_out(run.logs), **directories
+    )
     if buffer.opening_message:
         get_run_logger().info(buffer.opening_message)
     return buffer

@@ -43,7 +43,7 @@ def save_run_version(run: Run) -> str:
     """
     result = run.results["synthetic_rl"]
     data = run.manifest.data
-    folder = run.data.replay.relative_to(run.root).as_posix()
+    folder = run.logs.replay.relative_to(run.root).as_posix()
     version = extend_version(run.root, data.version_in(), folder, lambda log: _append_dreams(log, result))
     remote = push_version(run.root, version)
     data.dvc_out, data.parts_out = version.hash, hashes_of(version.parts)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from chat_server import ChatServer, Reply
 from foreign import CHATML, make_checkpoint
 from small_job import make_clone, run
 
+from components.errors import PROMOTION_REFUSED
 from components.tracking.manifest import Manifest
+from flows.past_runs.run_on_logs import TAKEN
 
 LAMPS = 24
 """Tasks of the log."""
@@ -217,17 +220,70 @@ def test_a_prompted_model_dreams_is_measured_and_counted_and_asked_once(reposito
     assert [model.name.rpartition("-")[2] for model in manifest.models] == ["policy"]
 
 
-def test_both_policies_play_later_in_a_live_world(repository, trained):
-    printed, _ = trained
-    world = [
-        *("environment.name=own", "environment.max_steps=3"),
-        "environment.own.adapter=components.environments.template:TemplateAdapter",
-        *("data.train_tasks=3", "data.fidelity_tasks=2", "data.fidelity_worlds=0"),
-    ]
-    code, text, _ = run(repository, *world, verb=("collect",), small=False)
+LIVE = [
+    *("environment.name=own", "environment.max_steps=3"),
+    "environment.own.adapter=components.environments.template:TemplateAdapter",
+]
+"""A world that can be played; its texts are others than the log's."""
+
+
+@pytest.fixture(scope="module")
+def live_tasks(repository):
+    """Recorded tasks of the live world."""
+    counts = ["data.train_tasks=3", "data.fidelity_tasks=2", "data.fidelity_worlds=0"]
+    code, text, _ = run(repository, *LIVE, *counts, verb=("collect",), small=False)
     assert code == 0, text
+
+
+def test_both_policies_play_later_in_a_live_world(repository, trained, live_tasks):
+    printed, _ = trained
     words = ["--run", printed["run"], "evaluation.tasks=2", "--json", str(repository / "live.json")]
-    code, text, _ = run(repository, *world, *words, verb=("evaluate",), small=False)
+    code, text, _ = run(repository, *LIVE, *words, verb=("evaluate",), small=False)
     assert code == 0, text
     live = json.loads((repository / "live.json").read_text())
     assert list(live["policies"]) == ["cloned", "dreamed"] and live["real_interactions"] > 0
+
+
+def refine(repository, of_run, *words):
+    """Run `dreamgym refine`; return exit code and output."""
+    code, text, _ = run(repository, of_run, *words, verb=("refine",), small=False)
+    return code, text
+
+
+def test_the_run_goes_on_in_the_live_world_down_to_the_promotion_gate(repository, trained, live_tasks):
+    printed, _ = trained
+    small = [
+        *("evaluation.tasks=2", "fidelity.policy_tasks=2", "fidelity.max_batches=1"),
+        *("rl.real.iterations=1", "rl.real.tasks=2", "rl.real.num_generations=2", "rl.real.budget=20"),
+    ]
+    code, text = refine(repository, printed["run"], *LIVE, *small, "fidelity.min_rollout_agreement=0")
+    assert code == PROMOTION_REFUSED, text
+    latest = repository / "runs" / "latest"
+    manifest = Manifest.load(latest)
+    assert manifest.flow == "refine" and manifest.run_id != printed["run"]
+    stages = {stage.name: stage for stage in manifest.stages}
+    taken = {stage["name"]: stage["key"] for stage in printed["stages"] if stage["name"] in TAKEN}
+    assert {name: stages[name].key for name in TAKEN} == taken
+    assert all(stages[name].reused for name in TAKEN)
+    assert list(stages)[len(TAKEN) :] == ["check_dreamed", "sim_to_real", "evaluate"]
+    metrics = json.loads((latest / "metrics.json").read_text())
+    for policy in ("cloned", "dreamed", "refined"):
+        assert metrics[f"evaluate/{policy}/success_rate"]["n"] == 2
+    assert metrics["sim_to_real/real_interactions"]["value"] == manifest.costs.real_interactions > 0
+    assert "No live world was at hand" not in (latest / "report.md").read_text()
+
+
+def test_a_refinement_names_what_it_cannot_go_on_with(repository, trained, live_tasks):
+    printed, _ = trained
+    code, text = refine(repository, printed["run"])
+    assert code == 2 and "Expected a world that can be played" in text, text
+    code, text = refine(repository, "20200101-000000-0000", *LIVE)
+    assert code != 0 and "20200101-000000-0000" in text and "Traceback" not in text
+    other = repository / "runs" / "20200102-000000-0000"
+    shutil.copytree(repository / "runs" / printed["run"], other)
+    manifest = Manifest.load(other)
+    manifest.status = "failed"
+    manifest.save(other)
+    code, text = refine(repository, other.name, *LIVE)
+    shutil.rmtree(other)
+    assert code != 0 and "is failed, of the environment recorded" in text, text
