@@ -54,8 +54,8 @@ def train_on_logs(run: Run) -> Decision:
 
 def _register_unverified(run: Run) -> Decision:
     reason = (
-        "No live world was at hand, so nobody knows how often this policy succeeds. Play it in one with "
-        f"`dreamgym evaluate --run {run.manifest.run_id} environment.name=...`, or decide yourself with "
+        "No live world was at hand, so nobody knows how often this policy succeeds. Go on in one with "
+        f"`dreamgym refine {run.manifest.run_id} environment.name=...`, or decide yourself with "
         f"`dreamgym promote {run.manifest.run_id} --by NAME --reason TEXT`."
     )
     decision = Decision(False, [], reason)
