@@ -89,6 +89,12 @@ class DreamRLConfig(RLConfig):
         description="Parallel dream processes; the split of the rollouts among them affects the numbers. "
         "1 plays in the process of the run: right for a pretrained model, whose decoding uses all threads.",
     )
+    unanswered: Literal["left_out", "failure"] = Field(
+        "left_out",
+        description="Episodes to whose last step the dream gave no valid answer. left_out: not trained on, "
+        "nor in the group's baseline, which flatters a group whose losing episodes end so. failure: failures "
+        "like others, as in the paper.",
+    )
     overlap: bool = Field(
         False,
         description="Play the rollouts of the next iteration during an update: they are one update old when "

@@ -39,8 +39,8 @@ class Rollout:
         thoughts: one per reply.
         idle: per reply, whether it had no action or left the state unchanged, word for word.
         failure: why infrastructure ended the episode, which is then not trained on; "" if it did not.
-        unparsable: whether the dream gave no valid answer to the last step. That one is left out, and the
-            rollout is not trained on.
+        unparsable: whether the dream gave no valid answer to the last step. The trajectory ends before it,
+            and the return is 0.
         malformed: number of replies without an action.
         truncated_replies: number of replies that ended at the policy's `max_new_tokens`.
         overlong: whether the episode ended because the policy's longest sequence was full. It is a failure.

@@ -128,6 +128,7 @@ class Loop:
         algorithm.start(policy, config)
         self.state = LoopState()
         self._overlaps = isinstance(config, DreamRLConfig) and config.overlap
+        self._trains_on_unanswered = isinstance(config, DreamRLConfig) and config.unanswered == "failure"
         self._source = RolloutSource(player, tasks, config, max_steps=max_steps, seed=seed, stamp=stamp)
         self._resumed: dict[str, Any] = {}
         self._counted_tokens = 0
@@ -231,15 +232,16 @@ class Loop:
     def _training_groups(self, rollouts: list[Rollout]) -> list[list[Rollout]]:
         """Return the rollouts of each task that are trained on; a group may be empty.
 
-        If the world broke or the dream gave no valid answer, the policy did not cause the outcome. Such
-        rollouts are counted, but left out here.
+        If the world broke, the policy did not cause the outcome. Such rollouts are counted, but left out
+        here. So are those that the dream left without a valid answer, unless they are failures
+        (`unanswered`).
         """
         size = self.config.num_generations
         all_groups = [rollouts[place : place + size] for place in range(0, len(rollouts), size)]
-        return [
-            [rollout for rollout in group if not (rollout.broken or rollout.unparsable)]
-            for group in all_groups
-        ]
+        return [[rollout for rollout in group if self._counts(rollout)] for group in all_groups]
+
+    def _counts(self, rollout: Rollout) -> bool:
+        return not rollout.broken and (self._trains_on_unanswered or not rollout.unparsable)
 
     def _compared_groups(self, groups: list[list[Rollout]]) -> list[list[Rollout]]:
         """Return the groups themselves, or the whole batch as one group if each task is played once."""

@@ -106,20 +106,29 @@ def test_a_broken_episode_is_counted_and_not_trained_on():
     )
 
 
-def test_an_unparsable_episode_is_counted_and_not_trained_on():
+@pytest.mark.parametrize("unanswered", ["left_out", "failure"])
+def test_an_unanswered_episode_is_counted_and_left_out_or_a_failure_in_its_group(unanswered):
+    """Rows 0 and 2 of a group of four are won; row 1 has no answer, row 3 is lost."""
     world = Rewarding(even_rows)
     answer = world.answer
     world.answer = lambda row, action: (
         Step("s", 0.0, True, {"unparsable": True}) if row == 1 else answer(row, action)
     )
-    loop = make_loop(world, iterations=1)
-    trained_rollouts = []
+    loop = make_loop(
+        world, iterations=1, scale_rewards=False, negative_advantage_weight=1.0, unanswered=unanswered
+    )
+    trained = []
     update = loop.learner.learn
     loop.learner.learn = lambda samples, *rest, **named: (
-        trained_rollouts.extend(sample.rollouts[0] for sample in samples) or update(samples, *rest, **named)
+        trained.extend(zip(samples, advantages_of(samples), strict=True)) or update(samples, *rest, **named)
     )
     state = loop.run()
-    assert len(trained_rollouts) == 7 and not any(r.unparsable for r in trained_rollouts)
+    first_group = [round(values[0], 3) for _, values in trained[:-4]]
+    if unanswered == "left_out":
+        assert first_group == [0.333, 0.333, -0.667]
+    else:
+        assert first_group == [0.5, -0.5, 0.5, -0.5]
+    assert sum(sample.rollouts[0].unparsable for sample, _ in trained) == (unanswered == "failure")
     assert state.series["unparsable_episodes"] == [0.125]
 
 
