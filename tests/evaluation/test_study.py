@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from components.errors import DataError
-from components.evaluation.metrics.intervals import crossed_mean, proportion
+from components.evaluation.metrics.intervals import crossed_mean, crossed_ratio, proportion
 from components.evaluation.study.cells import Cell, require_distinct_policies
 from components.evaluation.study.reach_costs import first_reach_costs
 from components.evaluation.study.study_figures import draw_study
@@ -67,9 +67,19 @@ def test_a_difference_is_paired_by_game_over_common_seeds():
     metrics = summarise(cells, "base")["other"]
     assert metrics["difference/success_rate"].value == 0.25 and metrics["difference/success_rate"].n == 8
     assert metrics["difference/p_value"].value == pytest.approx(ttest_rel(other, base).pvalue)
-    assert metrics["ratio/success_rate"].value == pytest.approx(1 + 0.25 / (3 / 8)), (
-        "relative to the base with the common seeds only"
-    )
+    assert "ratio/success_rate" not in metrics, "the base's rate may be 0: it has no finite ratio"
+
+
+def test_a_ratio_is_relative_to_the_base_with_the_common_seeds_only():
+    base, other = [1] * 37 + [0] * 3, [1] * 40
+    cells = {"base": [cell("base", 0, base), cell("base", 5, other)], "other": [cell("other", 0, other)]}
+    metrics = summarise(cells, "base")["other"]
+    assert metrics["ratio/success_rate"].value == pytest.approx(40 / 37)
+    assert metrics["ratio/success_rate"] == crossed_ratio([other], [base])
+    assert metrics["ratio/non_inferior"].value == (metrics["ratio/success_rate"].low >= 0.9) == 1
+    worse = summarise({"base": cells["other"], "other": [cell("other", 0, base)]}, "base")["other"]
+    assert worse["ratio/success_rate"].low < 0.9 < worse["ratio/success_rate"].value
+    assert worse["ratio/non_inferior"].value == 0
 
 
 def test_differing_seeds_widen_the_interval_of_a_difference():

@@ -2,7 +2,8 @@
 
 Sources: Wilson (1927) for a proportion, at the effective sample size if observations are clustered; Student's
 t for a mean; Cameron, Gelbach and Miller (2011), J. Bus. Econ. Stat. 29:238, with Satterthwaite's (1946)
-degrees of freedom, for a mean over both seeds and games; Maritz and Jarrett (1978), JASA 73:194, for a
+degrees of freedom, for a mean over both seeds and games; Fieller (1954), J. R. Stat. Soc. B 16:175, for a
+ratio of two such means; Maritz and Jarrett (1978), JASA 73:194, for a
 median; Newcombe (1998), Stat. Med. 17:873, method 10, for a difference of two independent proportions, and
 Fisher (1935) for its p-value. `paired_outcomes.py` compares outcomes of the same
 games. No random numbers: the same input always gives the same interval.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -178,6 +179,52 @@ def crossed_p_value(rows: Sequence[Sequence[float]]) -> float:
         return 1.0
     centre, error, freedom = _crossed_error(rows)
     return 2 * float(stdtr(freedom, -abs(centre) / error)) if error else 0.0
+
+
+def crossed_ratio(
+    numerators: Sequence[Sequence[float]], denominators: Sequence[Sequence[float]], confidence: float = 0.95
+) -> Estimate:
+    """Return the ratio of two means over the same `[seed][game]`, with the uncertainty of both.
+
+    A ratio r is in Fieller's interval if the mean of `numerators - r * denominators`, cell by cell, does not
+    differ from 0 by the interval of `crossed_mean`. So it counts that both were measured, and that good games
+    are good for both. The high end is infinite if the mean of the denominators may be 0.
+
+    Raises:
+        ValueError: the shapes differ, a value is negative, or the denominators are all 0.
+    """
+    if [len(row) for row in numerators] != [len(row) for row in denominators]:
+        raise ValueError("numerators and denominators of different shapes; expected the same seeds and games")
+    if any(value < 0 for rows in (numerators, denominators) for row in rows for value in row):
+        raise ValueError("a negative value; expected outcomes of at least 0")
+    below = crossed_mean(denominators, confidence)
+    if not below.value:
+        raise ValueError("the denominators are all 0; their ratio is not defined")
+
+    def rest(ratio: float) -> Estimate:
+        rows = [
+            [above - ratio * value for above, value in zip(*pair, strict=True)]
+            for pair in zip(numerators, denominators, strict=True)
+        ]
+        return crossed_mean(rows, confidence)
+
+    value = crossed_mean(numerators, confidence).value / below.value
+    low = 0.0 if rest(0.0).low <= 0 else _boundary(0.0, value, lambda ratio: rest(ratio).low > 0)
+    far = _FAR * (value or 1.0)
+    high = math.inf if rest(far).high >= 0 else _boundary(value, far, lambda ratio: rest(ratio).high >= 0)
+    return Estimate(value, below.n, low, high)
+
+
+_FAR = 1e3
+"""Times the ratio itself: a high end beyond it is called infinite."""
+
+
+def _boundary(start: float, end: float, holds: Callable[[float], bool]) -> float:
+    """Return where `holds`, true at `start` and false at `end`, changes."""
+    for _ in range(60):
+        middle = (start + end) / 2
+        start, end = (middle, end) if holds(middle) else (start, middle)
+    return start
 
 
 def _crossed_error(rows: Sequence[Sequence[float]]) -> tuple[float, float, float]:

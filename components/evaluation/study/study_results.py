@@ -8,6 +8,7 @@ compared on the games of the other families.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from components.errors import DataError
@@ -15,6 +16,7 @@ from components.evaluation.metrics.intervals import (
     Estimate,
     crossed_mean,
     crossed_p_value,
+    crossed_ratio,
     exact_value,
     mean,
     proportion,
@@ -22,6 +24,8 @@ from components.evaluation.metrics.intervals import (
 from components.evaluation.study.cells import Cell
 from components.evaluation.study.reach_costs import reach_metrics
 
+MARGIN = 0.9
+"""A method is not inferior to its base if it surely wins at least this share of the base's games."""
 Rows = list[dict[str, float]]
 """One row per seed: game -> 1.0 if it was won, else 0.0."""
 
@@ -36,8 +40,9 @@ def summarise(
     - `cost/...`: means over the seeds.
     - `difference/success_rate` and `difference/p_value`: two-sided, Holm-corrected over all methods with the
       same base.
-    - `ratio/success_rate`: its interval is that of the difference, divided by the base's rate on the same
-      seeds and games.
+    - `ratio/success_rate`: of the method's rate to its base's on the same seeds and games (`crossed_ratio`);
+      left out if the base's rate may be 0.
+    - `ratio/non_inferior`: 1 if its low end is at least `MARGIN`, else 0.
     - `reached/...`: see `reach_metrics`.
     - `watched/rollout_agreement`: share of replayed dreamed successes that were confirmed, a mean
       over
@@ -122,12 +127,12 @@ def _differences(method_rows: Rows, base_rows: Rows) -> list[list[float]]:
 def _comparison_metrics(method_rows: Rows, base_rows: Rows) -> dict[str, Estimate]:
     difference = crossed_mean(_differences(method_rows, base_rows))
     metrics = {"difference/success_rate": difference}
-    base_rate = crossed_mean([list(row.values()) for row in base_rows]).value
-    if base_rate:
-        value, low, high = (
-            1 + part / base_rate for part in (difference.value, difference.low, difference.high)
-        )
-        metrics["ratio/success_rate"] = Estimate(value, difference.n, low, high)
+    won, base_won = ([list(row.values()) for row in rows] for rows in (method_rows, base_rows))
+    if any(map(any, base_won)):
+        ratio = crossed_ratio(won, base_won)
+        if math.isfinite(ratio.high):
+            metrics["ratio/success_rate"] = ratio
+            metrics["ratio/non_inferior"] = exact_value(ratio.low >= MARGIN)
     return metrics
 
 

@@ -13,6 +13,7 @@ from components.evaluation.metrics.intervals import (
     clustered_proportion,
     crossed_mean,
     crossed_p_value,
+    crossed_ratio,
     exact_value,
     fisher_one_sided_p_value,
     mean,
@@ -154,6 +155,58 @@ def test_a_mean_over_seeds_and_games_by_hand():
     assert crossed_p_value([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]]) == pytest.approx(
         2 * scipy.stats.t.sf(0.5 / error, freedom)
     )
+
+
+def test_a_ratio_of_one_seed_is_fiellers_by_hand():
+    """The ends are the roots of (mean_a - r mean_b)^2 = t^2 (var_a - 2 r cov + r^2 var_b) / n."""
+    above, below = [1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 0.0]
+    n, quantile = len(above), scipy.stats.t.ppf(0.975, 7)
+    mean_a, mean_b = sum(above) / n, sum(below) / n
+    (var_a, cov), (_, var_b) = np.cov(above, below)
+    factor = quantile**2 / n
+    low, high = np.sort(
+        np.roots(
+            [
+                mean_b**2 - factor * var_b,
+                -2 * (mean_a * mean_b - factor * cov),
+                mean_a**2 - factor * var_a,
+            ]
+        )
+    )
+    ratio = crossed_ratio([above], [below])
+    assert (ratio.value, ratio.n) == (1.0, 8)
+    assert (ratio.low, ratio.high) == (pytest.approx(low), pytest.approx(high))
+
+
+def test_a_ratio_counts_the_uncertainty_of_both_sides():
+    rng = np.random.default_rng(0)
+    covered, runs = 0, 200
+    for _ in range(runs):
+        games = rng.normal(0, 0.15, 60)
+        rates = (0.6 + rng.normal(0, 0.04, (3, 1)) + games, 0.75 + rng.normal(0, 0.04, (3, 1)) + games)
+        above, below = ((rng.random((3, 60)) < rate).astype(float).tolist() for rate in rates)
+        ratio = crossed_ratio(above, below)
+        covered += ratio.low <= 0.8 <= ratio.high
+    assert covered / runs >= 0.93, "the interval covers the true ratio"
+    difference = crossed_mean(np.subtract(above, below).tolist())
+    base_alone = (difference.high - difference.low) / crossed_mean(below).value
+    assert ratio.high - ratio.low != pytest.approx(base_alone, rel=1e-3)
+
+
+def test_ratios_without_an_interval():
+    outcomes = [[1.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0]]
+    same = crossed_ratio(outcomes, outcomes)
+    assert (same.value, same.low, same.high) == (1.0, pytest.approx(1.0), pytest.approx(1.0))
+    nothing = crossed_ratio([[0.0] * 4] * 2, outcomes)
+    assert (nothing.value, nothing.low, nothing.high) == (0.0, 0.0, pytest.approx(0.0, abs=1e-9))
+    assert crossed_ratio(outcomes, [[1.0, 0.0, 0.0, 0.0], [0.0] * 4]).high == math.inf
+    for below, problem in (
+        ([[0.0] * 4] * 2, "all 0"),
+        ([[1.0] * 3] * 2, "shapes"),
+        ([[-1.0] * 4] * 2, "neg"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            crossed_ratio(outcomes, below)
 
 
 def test_one_seed_gives_a_plain_mean():
