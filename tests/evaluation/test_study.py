@@ -77,7 +77,7 @@ def test_a_ratio_is_relative_to_the_base_with_the_common_seeds_only():
     assert metrics["ratio/success_rate"].value == pytest.approx(40 / 37)
     assert metrics["ratio/success_rate"] == crossed_ratio([other], [base])
     assert metrics["ratio/non_inferior"].value == (metrics["ratio/success_rate"].low >= 0.9) == 1
-    worse = summarise({"base": cells["other"], "other": [cell("other", 0, base)]}, "base")["other"]
+    worse = summarise({"base": [cell("base", 0, other)], "other": [cell("other", 0, base)]}, "base")["other"]
     assert worse["ratio/success_rate"].low < 0.9 < worse["ratio/success_rate"].value
     assert worse["ratio/non_inferior"].value == 0
 
