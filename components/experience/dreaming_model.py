@@ -16,7 +16,8 @@ from components.records import Task
 class EpisodeBatch(Protocol):
     """Episodes in progress, one a row. `PredictionBatch` says what each method does."""
 
-    written: dict[int, Generation]
+    greedy: dict[int, Generation]
+    unchecked: dict[int, Answer | None]
 
     def begin_episode(self, row: int, task: Task, premise: str = "") -> None:
         """Begin an episode in a row."""

@@ -175,10 +175,11 @@ class PromptedModel:
 
 
 class PromptedBatch:
-    """Episodes in progress, with the interface of `PredictionBatch`. No generation is kept in `written`."""
+    """Episodes in progress, with the interface of `PredictionBatch`. No generation is kept in `greedy`."""
 
     def __init__(self, model: PromptedModel) -> None:
-        self.written: dict[int, Generation] = {}
+        self.greedy: dict[int, Generation] = {}
+        self.unchecked: dict[int, Answer | None] = {}
         self._model = model
         self._tasks: dict[int, Task] = {}
         self._history: dict[int, list[dict[str, str]]] = {}
@@ -201,12 +202,14 @@ class PromptedBatch:
             is_undetermined: without effect.
         """
         answers: dict[int, Answer | None] = dict.fromkeys(queries)
+        self.unchecked = {}
         refused: dict[int, list[str]] = {row: [] for row in queries}
         pending = list(queries)
         for _ in range(self._model.config.resamples + 1):
             prompts = [self._prompt(row, queries[row], refused[row]) for row in pending]
             again = []
             for row, answer in zip(pending, self._model.ask(prompts), strict=True):
+                self.unchecked.setdefault(row, answer)
                 if answer is None:
                     self._model.counts.refusals[Refusal.UNPARSABLE] += 1
                 elif is_coherent is None or is_coherent(row, answer):

@@ -1,15 +1,20 @@
 """How well the experience model agrees with the real environment: single steps on real histories.
 
 Each real transition is predicted from its real history, with demonstrations from the buffer, and compared
-with the real answer: its text, its facts, its reward. Nothing here trains the model or enters the buffer.
+with the real answer: its text, its facts, its reward. What is compared is the model's greedy answer. Of the
+answer that RL would get (checked, and sampled where the history leaves it open) state and reward are compared
+too: a judgement's `answered`, `used_exact` and `used_reward`. Nothing here trains the model or enters the
+buffer.
 `components/evaluation/metrics/fidelity_metrics.py` turns the judgements into metrics.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from components.environments.capabilities import Adapter
 from components.environments.protocol import Fact
@@ -43,6 +48,9 @@ class Judgement:
         common_words, words: words that both states have, and words of both together.
         confidence: probability that the model gives to its whole answer, token by token; NaN: not recorded.
             Not compared, since other rows of a batch change its last digits.
+        answered, used_exact, used_reward: of the answer as the dream uses it, whether there is one (None: not
+            recorded), whether its state is the real text, and its reward. Not compared, since what is sampled
+            depends on the other rows of a batch.
 
     For the axes (`components/evaluation/metrics/judge_axes.py`):
         predicted_changed: facts that the prediction changed.
@@ -75,6 +83,9 @@ class Judgement:
     common_words: int = 0
     words: int = 0
     confidence: float = field(default=math.nan, compare=False)
+    answered: bool | None = field(default=None, compare=False)
+    used_exact: bool = field(default=False, compare=False)
+    used_reward: float = field(default=0.0, compare=False)
 
 
 def judge_predictions(
@@ -112,16 +123,21 @@ def _judge_batch(
             [(step.state, step.action) for step in steps.values()],
             [step.task_id for step in steps.values()],
         )
-        answers = batch.predict(
-            {
-                row: Query(step.state, step.action, step_demonstrations)
-                for (row, step), step_demonstrations in zip(steps.items(), demonstrations, strict=True)
-            }
+        queries = {
+            row: Query(step.state, step.action, step_demonstrations)
+            for (row, step), step_demonstrations in zip(steps.items(), demonstrations, strict=True)
+        }
+        histories = {row: episodes[row].up_to(number) for row in steps}
+        used = batch.predict(
+            queries,
+            partial(_is_coherent, adapter, histories) if model.config.coherent else None,
+            partial(_is_undetermined, adapter, histories, queries),
         )
         yield [
             replace(
-                judge_answer(adapter, episodes[row].up_to(number), step, answers[row]),
+                judge_answer(adapter, histories[row], step, batch.unchecked[row]),
                 confidence=_confidence(batch, row),
+                **_as_used(step, used[row]),
             )
             for row, step in steps.items()
         ]
@@ -129,9 +145,32 @@ def _judge_batch(
         batch.finish([row for row in steps if number + 1 == len(episodes[row].steps)])
 
 
+def _is_coherent(adapter: Adapter, histories: Mapping[int, Trajectory], row: int, answer: Answer) -> bool:
+    return not adapter.contradiction(histories[row], answer.state)
+
+
+def _is_undetermined(
+    adapter: Adapter,
+    histories: Mapping[int, Trajectory],
+    queries: Mapping[int, Query],
+    row: int,
+    answer: Answer,
+) -> bool:
+    return adapter.revealing(histories[row], queries[row].action, answer.state)
+
+
+def _as_used(real: Transition, answer: Answer | None) -> dict[str, Any]:
+    """Return the fields of a judgement on the answer that RL would get."""
+    return {
+        "answered": answer is not None,
+        "used_exact": answer is not None and answer.state == real.next_state,
+        "used_reward": answer.reward if answer else 0.0,
+    }
+
+
 def _confidence(batch: EpisodeBatch, row: int) -> float:
-    """Return the probability of the row's last answer; NaN if the model does not tell it."""
-    written = batch.written.get(row)
+    """Return the probability of the row's greedy answer; NaN if the model does not tell it."""
+    written = batch.greedy.get(row)
     return math.nan if written is None else confidence_of(written)
 
 

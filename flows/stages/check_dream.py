@@ -94,7 +94,9 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
         with closing(adapter.open()) as real_world:
             real = play_whole(policy, real_world, batches[0], seed=config.seed, **options)
             real_steps = real_world.interactions
+        refused_before = model.incoherent_answers
         judged = judge_predictions(model, buffer, adapter, [r.trajectory for r in real if r.trajectory.steps])
+        refused_in_judging = model.incoherent_answers - refused_before
         play_until_decided(check, batches, settings, config.seed, dream_batch, replay_batch)
     buffer.close()
     real_steps += check.steps
@@ -107,7 +109,7 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
     (work / "replays.json").write_text(json.dumps(records, indent=1))
     metrics[f"fidelity/check_interactions/{suffix}"] = exact_value(real_steps)
     metrics[f"fidelity/refused_answers_a_step/{suffix}"] = exact_value(
-        model.incoherent_answers / max(1, dream.interactions)
+        (model.incoherent_answers - refused_in_judging) / max(1, dream.interactions)
     )
     costs = {
         "check_interactions": real_steps,

@@ -98,9 +98,27 @@ def test_every_transition_is_judged_once_with_the_real_history(adapter, learnt, 
     assert all(0.5 < one.confidence <= 1 for one in result), "it has memorised the lessons"
 
 
+def test_the_answer_that_rl_would_get_is_judged_beside_the_greedy_one(adapter, learnt, lessons, monkeypatch):
+    """The adapter of this test refuses every state of a success, whatever the history says."""
+    ends = {step.next_state for episode in lessons for step in episode.steps if step.reward}
+    monkeypatch.setattr(adapter, "contradiction", lambda _, state: "no" if state in ends else "")
+    buffer = ReplayBuffer(RetrievalConfig(k=0))
+    assert learnt.config.coherent
+    before = learnt.incoherent_answers
+    result = judge_predictions(learnt, buffer, adapter, lessons)
+    assert all(j.exact for j in result), "the greedy answer is not checked"
+    refused = [j for j in result if j.transition.next_state in ends]
+    assert refused and not any(j.used_exact for j in refused)
+    assert learnt.incoherent_answers > before
+    monkeypatch.undo()
+    used = judge_predictions(learnt, buffer, adapter, lessons)
+    assert all(j.answered for j in used)
+    assert all(j.used_exact and j.used_reward == j.reward for j in used if not j.revealing)
+
+
 def test_answers_of_an_untrained_model_do_not_parse(adapter, untrained, lessons):
     result = judge_predictions(untrained, ReplayBuffer(RetrievalConfig(k=0)), adapter, lessons)
-    assert len(result) == 7 and not any(j.parsed for j in result)
+    assert len(result) == 7 and not any(j.parsed or j.answered for j in result)
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ Steps of one task are correlated, so all intervals are clustered by task.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from components.config import FidelityConfig
 from components.errors import FidelityGateClosed
@@ -61,6 +62,7 @@ def fidelity_metrics(judgements: Sequence[Judgement]) -> Metrics:
     For the determined steps, `next_state_exact` is also split by number of changed facts and by world.
     """
     metrics = _step_metrics(judgements) | text_metrics(judgements) | calibration_metrics(judgements)
+    metrics |= _metrics_as_used(judgements)
     for name in ("determined", "revealing"):
         metrics |= text_metrics([j for j in judgements if SPLITS[name](j)], f"/{name}")
     for name, belongs in SPLITS.items():
@@ -74,6 +76,26 @@ def fidelity_metrics(judgements: Sequence[Judgement]) -> Metrics:
             [j for j in judgements if j.transition.behaviour == behaviour], f"/{behaviour}"
         )
     return metrics
+
+
+def _metrics_as_used(judgements: Sequence[Judgement]) -> Metrics:
+    """Return the metrics of the answers that RL would get; none if they were not recorded."""
+    recorded = [j for j in judgements if j.answered is not None]
+    if not recorded:
+        return {}
+    metrics = _shares({"as_used/unanswered_rate": [not j.answered for j in recorded]}, recorded, "")
+    for suffix, kept in (
+        ("", recorded),
+        ("/determined", [j for j in recorded if not j.revealing]),
+        ("/revealing", [j for j in recorded if j.revealing]),
+    ):
+        metrics |= _shares({"as_used/next_state_exact": [j.used_exact for j in kept]}, kept, suffix)
+    return metrics | _used_reward_metrics(recorded, "as_used/reward")
+
+
+def _used_reward_metrics(judgements: Sequence[Judgement], name: str, suffix: str = "") -> Metrics:
+    used = [replace(j, predicted_reward=j.used_reward) for j in judgements if j.answered is not None]
+    return _reward_metrics(used, name, suffix) if used else {}
 
 
 def _step_metrics(judgements: Sequence[Judgement], suffix: str = "") -> Metrics:
@@ -160,7 +182,9 @@ def policy_metrics(
     if real_episodes is None:
         real_episodes = dreamed_episodes
     dreamed, real = proportion(len(replays), dreamed_episodes), proportion(real_wins, real_episodes)
-    return _reward_metrics(judgements, "policy_reward", f"/{suffix}") | {
+    rewards = _reward_metrics(judgements, "policy_reward", f"/{suffix}")
+    rewards |= _used_reward_metrics(judgements, "as_used/policy_reward", f"/{suffix}")
+    return rewards | {
         f"fidelity/rollout_agreement/{suffix}": proportion(sum(r.confirmed for r in replays), len(replays)),
         f"fidelity/rollout_state_agreement/{suffix}": state_agreement,
         f"fidelity/dreamed_success_rate/{suffix}": dreamed,

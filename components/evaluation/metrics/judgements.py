@@ -23,7 +23,10 @@ _PREFIX = "real_"
 _REAL_FIELDS = [field.name for field in dataclasses.fields(Transition) if field.name != "thought"]
 """All but the agent's thought, which the experience model does not see."""
 _JUDGEMENT_FIELDS = [field.name for field in dataclasses.fields(Judgement) if field.name != "transition"]
-_LATER_FIELDS = {"confidence", "same_words", "common_words", "words"}
+_LATER_FIELDS = {
+    *("confidence", "same_words", "common_words", "words"),
+    *("answered", "used_exact", "used_reward"),
+}
 """Columns that older tables lack."""
 
 

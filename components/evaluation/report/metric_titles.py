@@ -120,6 +120,10 @@ TERMS = {
         "share of the predicted rewards that the real environment also gives",
     ),
     "reward_recall": ("reward recall", "share of the real environment's rewards that the model predicts"),
+    "unanswered_rate": (
+        "unanswered",
+        "share of real steps to which the dream had no answer that passed its checks",
+    ),
     "policy_reward_precision": (
         "reward precision, policy's steps",
         "reward precision on the policy's own real episodes",
@@ -212,6 +216,7 @@ _QUALIFIERS = {
     "dreamed": "dreamed policy",
     "refined": "refined policy",
     "train": "training data",
+    "as_used": "as RL uses it",
 }
 """Further part of a metric's name -> its words."""
 _CONDITIONS = {

@@ -61,6 +61,7 @@ _GATE_METRICS = (
     "reward_recall(/near_miss)?",
     "policy_reward_precision",
     "policy_reward_recall",
+    "as_used/.*",
     "rollout_agreement",
     "dreamed_success_rate",
     "real_success_rate",

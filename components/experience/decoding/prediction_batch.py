@@ -42,8 +42,12 @@ class Query:
 class PredictionBatch:
     """A batch of episodes in progress: predict steps, then add those that happened.
 
-    `written` holds the first answer of each row in the last `predict` as generated, parsable or not; where
-    the answer was sampled, the first sample.
+    Attributes:
+        written: the first answer of each row in the last `predict` as generated, parsable or not; where the
+            answer was sampled, the first sample.
+        greedy: the same, always the greedy one.
+        unchecked: the answer of each row in the last `predict` as if its two checks had been None: the greedy
+            one, unless that does not parse or quotes wrongly.
     """
 
     def __init__(
@@ -68,6 +72,8 @@ class PredictionBatch:
         self._states: dict[int, list[str]] = {}
         self._queries: dict[int, Query] = {}
         self.written: dict[int, Generation] = {}
+        self.greedy: dict[int, Generation] = {}
+        self.unchecked: dict[int, Answer | None] = {}
 
     def begin_episode(self, row: int, task: Task, premise: str = "") -> None:
         """Begin an episode of `task` in `row`, in place of the row's last one. Other rows are not touched."""
@@ -103,6 +109,7 @@ class PredictionBatch:
         self.written = self._generate(
             {row: self._pending[row] + prompt for row, prompt in prompts.items()}, 0.0
         )
+        self.greedy = dict(self.written)
         greedy = {
             row: checks.read(generation, self._context(row)) for row, generation in self.written.items()
         }
@@ -131,6 +138,10 @@ class PredictionBatch:
         refused_rows = [row for row, answer in answers.items() if answer is None and row not in unsure_rows]
         answers |= self._answer_again(refused_rows, prompts, prompt_ends, greedy, checks)
         answers |= _fall_back_to_greedy([row for row in refused_rows if answers[row] is None], greedy, checks)
+        self.unchecked = {
+            row: read.answer if read.valid_prefix is None and read.answer else answers[row]
+            for row, read in greedy.items()
+        }
         self._session.rewind(trunk_lengths)
         self._pending |= {row: [] for row in queries}
         self._counts.unanswered_steps += sum(answer is None for answer in answers.values())

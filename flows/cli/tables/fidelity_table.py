@@ -23,6 +23,10 @@ FIDELITY_ROWS = {
     "reward precision, policies' steps": "fidelity/policy_reward_precision",
     "reward recall, policies' steps": "fidelity/policy_reward_recall",
     "answers that cannot be read": "fidelity/unparsable_rate",
+    "next state exact, where determined, as RL uses it": "fidelity/as_used/next_state_exact/determined",
+    "reward precision, as RL uses it": "fidelity/as_used/reward_precision",
+    "reward recall, as RL uses it": "fidelity/as_used/reward_recall",
+    "steps without an answer, as RL uses it": "fidelity/as_used/unanswered_rate",
     "dreamed successes confirmed, 20 steps": "fidelity/rollout_agreement/20",
     "10th dreamed state exact": "fidelity/open_loop_exact/10",
 }

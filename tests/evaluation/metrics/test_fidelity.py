@@ -117,6 +117,30 @@ def test_each_split_counts_its_own_judgements():
     ]
 
 
+def test_the_answers_that_rl_gets_have_metrics_of_their_own_where_they_were_recorded():
+    used = [
+        make_judgement(answered=True, used_exact=True, reward=1.0, used_reward=1.0),
+        make_judgement(answered=False, reward=1.0, predicted_reward=1.0),
+        make_judgement(answered=True, used_exact=False, revealing=True, predicted_reward=1.0),
+        make_judgement(answered=True, used_exact=False, used_reward=1.0),
+        make_judgement(),
+    ]
+    metrics = fidelity_metrics(used)
+    prefix = "fidelity/as_used"
+    assert pairs(
+        metrics,
+        f"{prefix}/next_state_exact",
+        f"{prefix}/next_state_exact/determined",
+        f"{prefix}/next_state_exact/revealing",
+        f"{prefix}/unanswered_rate",
+    ) == [(0.25, 4), (0.333333, 3), (0.0, 1), (0.25, 4)]
+    assert pairs(metrics, f"{prefix}/reward_precision", f"{prefix}/reward_recall") == [(0.5, 2), (0.5, 2)]
+    assert pairs(metrics, "fidelity/reward_precision", "fidelity/reward_recall") == [(0.5, 2), (0.5, 2)]
+    assert not any("as_used" in name for name in fidelity_metrics(MIXED)), "older judgements lack them"
+    of_policy = policy_metrics(used, [], 2, 0, suffix="cloned")
+    assert pairs(of_policy, f"{prefix}/policy_reward_precision/cloned") == [(0.5, 2)]
+
+
 def test_without_judgements_every_interval_is_zero_to_one():
     metrics = fidelity_metrics([])
     assert metrics and all((m.value, m.n, m.low, m.high) == (0.0, 0, 0.0, 1.0) for m in metrics.values())

@@ -86,6 +86,21 @@ def test_a_refused_sample_is_sampled_again_and_the_likeliest_answer_comes_last(u
     )
 
 
+def test_the_answers_without_the_callers_checks_are_kept(undecided):
+    config = ExperienceModelConfig(max_new_tokens=40, temperature=1.0)
+    model = ExperienceModel(undecided, VOCABULARY, config)
+    plain = model.begin([make_task()] * 20)
+    queries = {row: Query(ROOM, "look") for row in range(20)}
+    bare = plain.predict(queries)
+    assert plain.unchecked == bare
+    checked = model.begin([make_task()] * 20)
+    rare = {"At desk 1: mug 1." + H, "At desk 1: nothing." + H} - {bare[0].state}
+    used = checked.predict(queries, lambda _, answer: answer.state in rare, lambda *_: True)
+    assert {answer.state for answer in used.values() if answer} == rare
+    assert checked.unchecked == bare
+    assert [one.tokens for one in checked.greedy.values()] == [one.tokens for one in plain.written.values()]
+
+
 def test_sampled_tokens_have_the_log_probabilities_of_the_model(undecided):
     """Tokens behind a rewound reasoning have the log-probabilities of one pass over the whole text."""
     config = ExperienceModelConfig(max_new_tokens=40, temperature=1.0)
