@@ -112,8 +112,9 @@ def test_the_answer_that_rl_would_get_is_judged_beside_the_greedy_one(adapter, l
     assert learnt.incoherent_answers > before
     monkeypatch.undo()
     used = judge_predictions(learnt, buffer, adapter, lessons)
-    assert all(j.answered for j in used)
-    assert all(j.used_exact and j.used_reward == j.reward for j in used if not j.revealing)
+    assert [j.answered for j in used] == [not j.incoherent for j in used], "one lesson contradicts itself"
+    determined = [j for j in used if j.answered and not j.revealing]
+    assert determined and all(j.used_exact and j.used_reward == j.reward for j in determined)
 
 
 def test_answers_of_an_untrained_model_do_not_parse(adapter, untrained, lessons):
