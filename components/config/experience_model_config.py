@@ -65,6 +65,20 @@ class ExperienceModelConfig(Section):
         description="Limit of offline transitions that are trained on and retrieved, in whole episodes "
         "(data-size curve); 0: all.",
     )
+    flipped_outcomes: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of the offline episodes that it learns from with the wrong outcome (negative "
+        "control).",
+    )
+    swapped_states: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of the offline steps that it learns from with the next state of another step "
+        "(negative control).",
+    )
     hindsight: int = Field(
         0,
         ge=0,

@@ -19,6 +19,7 @@ from components.experience.formats.world_format import WorldFormat
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.language.training.examples import Example
 from components.records import Task, Trajectory
+from components.trajectories.augmentation.corruption import corrupt_episodes
 from components.trajectories.recording import with_reasoning
 
 Item = TypeVar("Item")
@@ -35,7 +36,7 @@ def select_episodes(
     episodes: Sequence[Trajectory], config: ExperienceModelConfig, seed: int
 ) -> list[Trajectory]:
     """The offline episodes that a model may learn from and retrieve: those of `behaviours`, at most
-    `transitions` steps.
+    `transitions` steps, made wrong where the config says so.
 
     The limit takes whole tasks, with all their episodes, in an order drawn from `seed`. So a smaller set is
     part of every larger one.
@@ -55,7 +56,12 @@ def select_episodes(
             "Expected at least one.",
             "Raise experience_model.transitions or name other behaviours.",
         )
-    return selected
+    return corrupt_episodes(
+        selected,
+        flipped_outcomes=config.flipped_outcomes,
+        swapped_states=config.swapped_states,
+        seed=seed,
+    )
 
 
 def _first_tasks(

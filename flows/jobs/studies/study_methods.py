@@ -30,6 +30,17 @@ RFT_BATCH_FACTOR = {"dream": 4, "baseline": 2}
 RFT trains on all successes from the start in each iteration.
 """
 
+PLAIN = {"step_weight": 0.0, "negative_advantage_weight": 1.0, "idle_penalty": 0.0}
+"""Options of GRPO without ours: GiGPO's advantages of steps, halved negative ones, the idle penalty."""
+WITHOUT_KNOWLEDGE: Mapping[str, Mapping[str, Any]] = {
+    "environment": {"knowledge": False},
+    "experience_model": {
+        **VARIANTS["no-reasoning"]["experience_model"],
+        **{"premise": False, "coherent": False, "grounded": False},
+    },
+}
+"""All hand-written parts off: what the adapter knows, reasoning, premises, and the checks by its rules."""
+
 
 @dataclass(frozen=True)
 class Method:
@@ -41,6 +52,8 @@ class Method:
         real: algorithm of RL in the real environment; empty: none.
         changes: section of the config -> options that differ.
         transfer: train on the first half of the task families only.
+        plain: GRPO as in its paper (`PLAIN`).
+        like_dream: RL in reality has the iterations and rollouts of RL in the dream, and no other limit.
         base: method that it is compared with.
     """
 
@@ -49,6 +62,8 @@ class Method:
     real: str = ""
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     transfer: bool = False
+    plain: bool = False
+    like_dream: bool = False
     base: str = BASE
 
     @property
@@ -72,9 +87,16 @@ METHODS: dict[str, Method] = {
     ),
     "dpo-offline": Method("DPO on what the clone did in reality", real="dpo"),
     "grpo-real": Method("GRPO in reality", real="grpo"),
+    "plain-grpo-real": Method("GRPO as in its paper, in reality", real="grpo", plain=True),
+    "engine-as-dream": Method(
+        "GRPO in reality with as many rollouts as in the dream", real="grpo", like_dream=True
+    ),
     "ppo-real": Method("PPO in reality", real="ppo"),
     "rft-real": Method("RFT in reality", real="rft"),
     "dream-grpo": Method("GRPO in the dream", dream="grpo"),
+    "dream-plain-grpo": Method(
+        "GRPO as in its paper, in the dream", dream="grpo", plain=True, base="plain-grpo-real"
+    ),
     "dream-ppo": Method("PPO in the dream", dream="ppo"),
     "dream-rft": Method("RFT in the dream", dream="rft"),
     "s2r-grpo": Method("GRPO in the dream, then in reality", dream="grpo", real="grpo"),
@@ -93,6 +115,48 @@ METHODS: dict[str, Method] = {
         "GRPO in the dream, tasks drawn evenly",
         dream="grpo",
         changes={"curriculum": {"enabled": False}},
+        base=DREAM,
+    ),
+    "no-premise": Method(
+        "GRPO in a dream without premises",
+        dream="grpo",
+        changes={"experience_model": {"premise": False}},
+        base=DREAM,
+    ),
+    "no-coherence": Method(
+        "GRPO in a dream that may contradict itself",
+        dream="grpo",
+        changes={"experience_model": {"coherent": False}},
+        base=DREAM,
+    ),
+    "no-verifier": Method(
+        "GRPO in a dream whose quotations are not checked",
+        dream="grpo",
+        changes={"experience_model": {"grounded": False}},
+        base=DREAM,
+    ),
+    "no-knowledge": Method(
+        "GRPO in a dream without any hand-written part",
+        dream="grpo",
+        changes=WITHOUT_KNOWLEDGE,
+        base=DREAM,
+    ),
+    "untrained-dream": Method(
+        "GRPO in the dream of a model that saw one episode",
+        dream="grpo",
+        changes={"experience_model": {"epochs": 1e-6}},
+        base=DREAM,
+    ),
+    "flipped-dream": Method(
+        "GRPO in a dream that learnt half of the outcomes wrong",
+        dream="grpo",
+        changes={"experience_model": {"flipped_outcomes": 0.5}},
+        base=DREAM,
+    ),
+    "swapped-dream": Method(
+        "GRPO in a dream that learnt the next states of other steps",
+        dream="grpo",
+        changes={"experience_model": {"swapped_states": 1.0}},
         base=DREAM,
     ),
     "transfer-clone": Method("cloning, half of the families", transfer=True, base=TRANSFER),
@@ -160,6 +224,12 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
     if method.real:
         section = "real" if method.dream else "baseline"
         rl[section] = with_algorithm(section, rl[section], method.real)
+    if method.plain:
+        rl["dream" if method.dream else "baseline"]["algorithm"] |= PLAIN
+    if method.like_dream:
+        rl["baseline"] |= {name: rl["dream"][name] for name in ("iterations", "tasks", "num_generations")}
+        rollouts = rl["dream"]["iterations"] * rl["dream"]["tasks"] * rl["dream"]["num_generations"]
+        rl["baseline"]["budget"] = rollouts * config.environment.max_steps
     if method.dream and method.real:
         rl["real"]["budget"] = _budget_after_dream(config, rl["real"])
     if method.transfer:

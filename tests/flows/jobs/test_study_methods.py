@@ -90,6 +90,30 @@ def test_ppo_plays_as_many_tasks_once_as_others_have_rollouts():
     assert section.algorithm == PPOConfig(), "GRPO's own options are left out"
 
 
+def test_plain_grpo_has_none_of_our_parts_and_no_other_stage_changes():
+    before = load_config(None, ["rl.dream.algorithm.step_weight=1.0", "rl.baseline.algorithm.type=ppo"])
+    changed = method_config(before, "dream-plain-grpo", 0, FAMILIES)
+    options = changed.rl.dream.algorithm
+    assert (options.step_weight, options.negative_advantage_weight, options.idle_penalty) == (0, 1, 0)
+    assert changed.rl.baseline == before.rl.baseline
+    real = method_config(load_config(None), "plain-grpo-real", 0, FAMILIES).rl.baseline.algorithm
+    assert (real.step_weight, real.negative_advantage_weight, real.idle_penalty) == (0, 1, 0)
+
+
+def test_the_engine_in_place_of_the_dream_plays_as_many_rollouts():
+    before = load_config(None, ["rl.dream.iterations=10", "rl.dream.tasks=16", "environment.max_steps=20"])
+    section = method_config(before, "engine-as-dream", 0, FAMILIES).rl.baseline
+    assert (section.iterations, section.tasks, section.num_generations) == (10, 16, 8)
+    assert section.budget == 10 * 16 * 8 * 20, "no iteration is left out for its budget"
+
+
+def test_without_knowledge_every_hand_written_part_is_off():
+    config = method_config(load_config(None), "no-knowledge", 0, FAMILIES)
+    settings = config.experience_model
+    assert not config.environment.knowledge
+    assert not (settings.reasoning or settings.premise or settings.coherent or settings.grounded)
+
+
 def test_rft_has_few_large_iterations():
     config = method_config(
         load_config(None, ["rl.dream.algorithm.optimizer_steps=3"]), "s2r-rft", 0, FAMILIES
