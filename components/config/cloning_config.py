@@ -24,6 +24,13 @@ class CloningConfig(Section):
     only_successes: bool = Field(
         False, description="Clone successful episodes alone, whoever acted; logs of unknown quality need it."
     )
+    advantage_temperature: float = Field(
+        0.0,
+        ge=0,
+        description="Draw episodes in proportion to exp(advantage / this), the advantage being the return "
+        "minus the mean return of the task's episodes (advantage-weighted regression, arXiv 1910.00177); "
+        "0: all alike.",
+    )
     early_experience: Literal["none", "world_modelling", "self_reflection"] = Field(
         "none",
         description="Early Experience (arXiv 2510.08558): also learn from alternatives to the expert's "
@@ -36,6 +43,15 @@ class CloningConfig(Section):
     )
     learning_rate: float = Field(1e-3, gt=0, description="Peak of the cosine schedule.")
     batch_tokens: int = Field(2048, ge=64, description="Tokens per optimiser step.")
+
+    @model_validator(mode="after")
+    def _reflections_belong_to_each_demonstration(self) -> CloningConfig:
+        if self.early_experience == "self_reflection" and self.advantage_temperature:
+            raise ValueError(
+                "advantage_temperature: draws demonstrations anew, and self_reflection needs each of them. "
+                "Expected advantage_temperature: 0"
+            )
+        return self
 
     @model_validator(mode="after")
     def _only_experts_have_alternatives(self) -> CloningConfig:

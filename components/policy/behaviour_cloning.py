@@ -7,12 +7,25 @@
 The episodes are expert demonstrations or other recorded behaviours. The thoughts are those that the behaviour
 itself wrote (`Transition.thought`); a step without one is imitated without.
 
+With `advantage_temperature` as many episodes are drawn, with replacement, each with a probability
+proportional to
+
+    exp((R - mean R of the task's episodes) / advantage_temperature), at most MAX_WEIGHT
+
+That is advantage-weighted regression (Peng et al. 2019, arXiv 1910.00177, Algorithm 1) for whole episodes.
+The logs have no value function: the mean return of a task's episodes takes its place. Drawing replaces a
+weight in the loss, because batches hold episodes of similar length, mostly of one outcome, and each update is
+a mean over a batch.
+
 Deviation from common practice: training stops early on purpose. A policy that is cloned to a loss near zero
 no longer explores. All rollouts of a task then end alike, and RL has no learning signal.
 """
 
 from __future__ import annotations
 
+import math
+import random
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +38,9 @@ from components.language.training.training_run import TrainingRecord
 from components.policy.formats.demonstrations import render_demonstration
 from components.policy.policy import Policy
 from components.records import Trajectory
+
+MAX_WEIGHT = 20.0
+"""The largest weight of an episode, as in the source."""
 
 
 def clone(
@@ -51,6 +67,9 @@ def clone(
         on_figures: called after each update on the demonstrations.
         on_world_figures: called after each update on `world`.
     """
+    if config.advantage_temperature:
+        weights = advantage_weights(demonstrations, config.advantage_temperature)
+        demonstrations = random.Random(seed).choices(demonstrations, weights, k=len(demonstrations))
     examples = [render_demonstration(policy.text, episode) for episode in demonstrations]
     if reflections:
         examples += [
@@ -64,6 +83,18 @@ def clone(
         world_checkpoint = checkpoint.with_name("world-" + checkpoint.name) if checkpoint else None
         _train(policy, world, config, 1.0, seed, world_checkpoint, on_world_figures)
     return _train(policy, examples, config, config.epochs, seed, checkpoint, on_figures)
+
+
+def advantage_weights(episodes: Sequence[Trajectory], temperature: float) -> list[float]:
+    """Return the weight of each episode: exp(advantage / temperature), at most `MAX_WEIGHT`."""
+    returns: dict[str, list[float]] = defaultdict(list)
+    for episode in episodes:
+        returns[episode.task.id].append(float(episode.success))
+    baselines = {task: sum(values) / len(values) for task, values in returns.items()}
+    return [
+        min(MAX_WEIGHT, math.exp((episode.success - baselines[episode.task.id]) / temperature))
+        for episode in episodes
+    ]
 
 
 def _train(

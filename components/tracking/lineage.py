@@ -17,6 +17,7 @@ from components.trajectories.dvc.pointer import DATA
 PARENT_STAGES = {
     "sim_to_real": ("synthetic_rl",),
     "real_rl": ("clone",),
+    "logged_rl": ("clone",),
     "synthetic_rl": ("experience_model", "clone"),
     "clone": ("validate",),
     "experience_model": ("validate",),
@@ -28,6 +29,7 @@ FINE_TUNED_STAGES = ("experience_model", "clone")
 OUTPUT_NAMES = {
     "sim_to_real": "refined policy",
     "real_rl": "policy trained in reality",
+    "logged_rl": "policy trained on pairs of logged episodes",
     "synthetic_rl": "dreamed policy and replay buffer",
     "clone": "cloned policy",
     "experience_model": "experience model",

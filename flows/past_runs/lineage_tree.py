@@ -18,7 +18,7 @@ from components.tracking.runs import find_run
 from components.tracking.stage_store.stage_result import RECORD
 from flows.printing.output import Output
 
-POLICY_STAGES = ("sim_to_real", "real_rl", "synthetic_rl", "clone")
+POLICY_STAGES = ("sim_to_real", "real_rl", "logged_rl", "synthetic_rl", "clone")
 """Stages that train a policy, the last one first."""
 KEY_LENGTH = 12
 """Characters of a stage's key that name its directory."""

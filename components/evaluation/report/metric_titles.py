@@ -14,6 +14,7 @@ GROUPS = {
     "synthetic_rl": "RL in the dream",
     "sim_to_real": "RL in the real environment",
     "real_rl": "RL in the real environment alone",
+    "logged_rl": "learning from pairs of logged episodes",
     "clone": "Cloning of demonstrations",
     "experience_model": "Fine-tuning of the experience model",
     "fidelity": "Fidelity of the experience model",

@@ -35,6 +35,7 @@ from flows.run.rl_training import SNAPSHOTS
 from flows.stages.clone import clone_policy
 from flows.stages.evaluate_held_out import evaluate_policy, evaluate_snapshots
 from flows.stages.experience_model import fine_tune_experience_model
+from flows.stages.logged_rl import train_on_logged_pairs
 from flows.stages.sim_to_real import refine_in_reality, train_in_reality
 from flows.stages.synthetic_rl import train_in_dream
 from flows.stages.validate import validate_data
@@ -100,6 +101,9 @@ def run_cell(config: Config, root: Path, name: str, origin: Origin, directory: P
         # Check the offline data; clone the policy that all methods start from.
         validate_data(run)
         clone_policy(run)
+        # Offline learning from recorded episodes, if the method is one.
+        if method.logged:
+            train_on_logged_pairs(run)
         # RL in the dream, if the method uses one.
         if method.dream:
             fine_tune_experience_model(run)
@@ -126,6 +130,8 @@ def steps_of(config: Config, name: str) -> dict[str, PlannedStage]:
     """Return the steps of a cell of the method `name` in order; `--dry-run` reads them."""
     method = METHODS[name]
     steps = {"validate": PlannedStage(validate_data.declare), "clone": PlannedStage(clone_policy.declare)}
+    if method.logged:
+        steps["logged_rl"] = PlannedStage(train_on_logged_pairs.declare)
     if method.dream:
         steps["experience_model"] = PlannedStage(fine_tune_experience_model.declare)
         steps["synthetic_rl"] = PlannedStage(train_in_dream.declare)

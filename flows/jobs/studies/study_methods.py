@@ -30,6 +30,8 @@ RFT_BATCH_FACTOR = {"dream": 4, "baseline": 2}
 RFT trains on all successes from the start in each iteration.
 """
 
+LOGGED_LEARNING_RATE = 5e-5
+"""A tenth of RL's: the log-probability of a whole episode is a sum over hundreds of tokens."""
 PLAIN = {"step_weight": 0.0, "negative_advantage_weight": 1.0, "idle_penalty": 0.0}
 """Options of GRPO without ours: GiGPO's advantages of steps, halved negative ones, the idle penalty."""
 WITHOUT_KNOWLEDGE: Mapping[str, Mapping[str, Any]] = {
@@ -50,6 +52,8 @@ class Method:
         about: what it is, in words.
         dream: algorithm of RL in the dream; empty: none.
         real: algorithm of RL in the real environment; empty: none.
+        logged: algorithm that learns from recorded episodes, with the settings of `rl.baseline` and
+            `LOGGED_LEARNING_RATE`; empty: none.
         changes: section of the config -> options that differ.
         transfer: train on the first half of the task families only.
         plain: GRPO as in its paper (`PLAIN`).
@@ -60,6 +64,7 @@ class Method:
     about: str
     dream: str = ""
     real: str = ""
+    logged: str = ""
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     transfer: bool = False
     plain: bool = False
@@ -69,6 +74,8 @@ class Method:
     @property
     def stages(self) -> list[str]:
         """The stages of RL in their order."""
+        if self.logged:
+            return ["logged_rl"]
         stages = ["synthetic_rl"] if self.dream else []
         if self.real:
             stages.append("sim_to_real" if self.dream else "real_rl")
@@ -85,6 +92,11 @@ METHODS: dict[str, Method] = {
     "clone-successes": Method(
         "cloning of the successful episodes alone", changes={"cloning": {"only_successes": True}}
     ),
+    "clone-weighted": Method(
+        "cloning of all episodes, weighted by their advantage",
+        changes={"cloning": {"advantage_temperature": 0.5}},
+    ),
+    "dpo-logs": Method("DPO on the logs' own pairs", logged="dpo"),
     "dpo-offline": Method("DPO on what the clone did in reality", real="dpo"),
     "grpo-real": Method("GRPO in reality", real="grpo"),
     "plain-grpo-real": Method("GRPO as in its paper, in reality", real="grpo", plain=True),
@@ -224,6 +236,9 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
     if method.real:
         section = "real" if method.dream else "baseline"
         rl[section] = with_algorithm(section, rl[section], method.real)
+    if method.logged:
+        rl["baseline"] = with_algorithm("baseline", rl["baseline"], method.logged)
+        rl["baseline"]["learning_rate"] = LOGGED_LEARNING_RATE
     if method.plain:
         rl["dream" if method.dream else "baseline"]["algorithm"] |= PLAIN
     if method.like_dream:

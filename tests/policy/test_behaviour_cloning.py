@@ -1,0 +1,58 @@
+"""Which episodes cloning learns from when they are drawn by their advantage."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from builders import VOCABULARY, make_episode, make_model, make_task
+from pydantic import ValidationError
+
+from components.config import CloningConfig
+from components.policy import behaviour_cloning
+from components.policy.behaviour_cloning import MAX_WEIGHT, advantage_weights, clone
+from components.policy.policy import Policy
+
+EASY, HARD = make_task(0), make_task(1)
+WON, LOST = (make_episode(EASY, ("go", "s"), won=won) for won in (True, False))
+RARE = make_episode(HARD, ("look", "s"), won=True)
+FAILURES = [make_episode(HARD, ("wait", "s")) for _ in range(3)]
+
+
+def test_the_weight_is_the_exponential_of_the_advantage_over_the_temperature():
+    weights = advantage_weights([WON, LOST, RARE, *FAILURES], 0.5)
+    expected = [0.5, -0.5, 0.75, -0.25, -0.25, -0.25]
+    assert weights == pytest.approx([math.exp(advantage / 0.5) for advantage in expected])
+    assert advantage_weights([WON, WON], 0.5) == [1.0, 1.0], "a task that is always won has no advantage"
+    assert advantage_weights([RARE, *FAILURES], 0.01)[0] == MAX_WEIGHT
+
+
+def drawn_actions(monkeypatch, temperature, seed=0):
+    """Return the first action of each episode that is trained on."""
+    drawn = []
+    monkeypatch.setattr(behaviour_cloning, "_train", lambda *_: None)
+    render = behaviour_cloning.render_demonstration
+    monkeypatch.setattr(
+        behaviour_cloning,
+        "render_demonstration",
+        lambda text, episode: drawn.append(episode.steps[0].action) or render(text, episode),
+    )
+    episodes = [RARE, *FAILURES] * 50
+    policy = Policy(make_model(), VOCABULARY)
+    clone(policy, episodes, CloningConfig(advantage_temperature=temperature), seed)
+    monkeypatch.undo()
+    return drawn
+
+
+def test_episodes_are_drawn_in_proportion_to_their_weights(monkeypatch):
+    assert drawn_actions(monkeypatch, 0.0) == ["look", "wait", "wait", "wait"] * 50
+    drawn = drawn_actions(monkeypatch, 0.5)
+    share = 1 / (1 + 3 * math.exp(-2))
+    assert len(drawn) == 200
+    assert drawn.count("look") / 200 == pytest.approx(share, abs=0.1)
+    assert drawn == drawn_actions(monkeypatch, 0.5) != drawn_actions(monkeypatch, 0.5, seed=1)
+
+
+def test_reflections_need_each_demonstration():
+    with pytest.raises(ValidationError, match="advantage_temperature: draws demonstrations anew"):
+        CloningConfig(advantage_temperature=0.5, early_experience="self_reflection")
