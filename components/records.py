@@ -96,6 +96,10 @@ class Trajectory:
         """The history before `step`: the trajectory with its first `step` transitions."""
         return replace(self, steps=self.steps[:step])
 
+    def without_thoughts(self) -> Trajectory:
+        """The trajectory without the agent's thoughts."""
+        return replace(self, steps=tuple(replace(step, thought="") for step in self.steps))
+
     def with_step(self, step: Transition) -> Trajectory:
         """The trajectory with one more transition."""
         return replace(self, steps=(*self.steps, step))

@@ -24,6 +24,11 @@ class CloningConfig(Section):
     only_successes: bool = Field(
         False, description="Clone successful episodes alone, whoever acted; logs of unknown quality need it."
     )
+    thoughts: bool = Field(
+        True,
+        description="Clone the behaviours' own thoughts too. False: actions alone, as with logs that have no "
+        "thoughts.",
+    )
     advantage_temperature: float = Field(
         0.0,
         ge=0,

@@ -48,8 +48,12 @@ def read_episodes(run: Run, name: str, transitions: Path) -> list[Trajectory]:
 
 
 def training_episodes(run: Run, train: Path) -> list[Trajectory]:
-    """Return validated training episodes of the task families in `data.families` (empty: of all)."""
-    return episodes_of_families(read_episodes(run, "train", train), run.config.data.families)
+    """Return validated training episodes of the task families in `data.families` (empty: of all).
+
+    With `cloning.thoughts: false` they have no thoughts, which only policies read.
+    """
+    episodes = episodes_of_families(read_episodes(run, "train", train), run.config.data.families)
+    return episodes if run.config.cloning.thoughts else [one.without_thoughts() for one in episodes]
 
 
 def model_episodes(run: Run, train: Path) -> list[Trajectory]:

@@ -20,9 +20,10 @@ from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 
 @stage_flow("logged-rl")
 def train_on_logged_pairs(run: Run) -> Stage:
-    """Stage: DPO on successes and failures that the logs have of the same task."""
+    """Stage: DPO on successes and failures that the cloned behaviours have of the same task."""
     config = run.slice("environment", "rl.baseline") | run.computing(training=True)
     config |= families_config(run) | snapshots_config(run)
+    config |= {"cloning": run.config.cloning.model_dump(include={"behaviours", "thoughts"})}
     return Stage(
         "logged_rl",
         work=partial(_train, run),
@@ -35,7 +36,9 @@ def train_on_logged_pairs(run: Run) -> Stage:
 def _train(run: Run, inputs: Inputs, work: Path) -> Outcome:
     settings = run.config.rl.baseline
     policy = Policy.load(inputs["policy"], compute=run.compute)
-    episodes = comparable_episodes(training_episodes(run, inputs["train"]))
+    behaviours = run.config.cloning.behaviours
+    logged = [e for e in training_episodes(run, inputs["train"]) if e.steps[0].behaviour in behaviours]
+    episodes = comparable_episodes(logged)
     loop = build_loop(
         run,
         settings,

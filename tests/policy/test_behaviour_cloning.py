@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from builders import VOCABULARY, make_episode, make_model, make_task
@@ -56,3 +57,17 @@ def test_episodes_are_drawn_in_proportion_to_their_weights(monkeypatch):
 def test_reflections_need_each_demonstration():
     with pytest.raises(ValidationError, match="advantage_temperature: draws demonstrations anew"):
         CloningConfig(advantage_temperature=0.5, early_experience="self_reflection")
+
+
+def test_an_episode_without_thoughts_is_rendered_as_actions_alone():
+    policy = Policy(make_model(), VOCABULARY)
+    thoughtful = replace(WON, steps=tuple(replace(step, thought="go there") for step in WON.steps))
+    bare = thoughtful.without_thoughts()
+    assert bare == WON != thoughtful
+    lengths = [
+        sum(
+            segment.predicted for segment in behaviour_cloning.render_demonstration(policy.text, one).segments
+        )
+        for one in (thoughtful, bare)
+    ]
+    assert lengths[0] > lengths[1] > 0
