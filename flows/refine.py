@@ -38,9 +38,10 @@ def refine(config: Config, root: Path, of_run: str) -> RetrainResult:
         DreamGymError: a stage failed; finished stages are kept and reused by the same command.
     """
     root = root.resolve()
-    finished = stages_on_logs(root, of_run)
+    earlier_run, finished = stages_on_logs(root, of_run)
     run = Run(with_validation_draw(config), root, logs=DataLayout.of(root, LOGS_WORLD))
     run.start("refine")
+    run.manifest.continues = earlier_run
     try:
         decision = _refine_and_promote(run, finished)
         # 12. Write the report and the manifest, and save the experiment commit.

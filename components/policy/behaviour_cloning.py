@@ -69,7 +69,8 @@ def clone(
     """
     if config.advantage_temperature:
         weights = advantage_weights(demonstrations, config.advantage_temperature)
-        demonstrations = random.Random(seed).choices(demonstrations, weights, k=len(demonstrations))
+        if len(set(weights)) > 1:
+            demonstrations = random.Random(seed).choices(demonstrations, weights, k=len(demonstrations))
     examples = [render_demonstration(policy.text, episode) for episode in demonstrations]
     if reflections:
         examples += [
@@ -91,10 +92,8 @@ def advantage_weights(episodes: Sequence[Trajectory], temperature: float) -> lis
     for episode in episodes:
         returns[episode.task.id].append(float(episode.success))
     baselines = {task: sum(values) / len(values) for task, values in returns.items()}
-    return [
-        min(MAX_WEIGHT, math.exp((episode.success - baselines[episode.task.id]) / temperature))
-        for episode in episodes
-    ]
+    advantages = [episode.success - baselines[episode.task.id] for episode in episodes]
+    return [math.exp(min(math.log(MAX_WEIGHT), advantage / temperature)) for advantage in advantages]
 
 
 def _train(

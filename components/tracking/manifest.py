@@ -112,6 +112,7 @@ class Manifest(Closed):
         description="In a study: the file to which its finished cell is written, relative to the clone or "
         "absolute.",
     )
+    continues: str = Field("", description="The run whose models this run went on with; empty for most.")
     created: str = Field(
         default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"), description="UTC, ISO 8601."
     )

@@ -229,6 +229,18 @@ def _require_recorded_settings(
         )
 
 
+def require_training_tasks(root: Path, config: Config) -> None:
+    """Raise ConfigError if fewer training tasks were recorded than a comparison with the dream plays."""
+    layout = DataLayout.of(root, config.environment.name)
+    count = _task_count(layout.tasks("train"))
+    if config.fidelity.policy_tasks > count:
+        raise ConfigError(
+            f"This config asks for fidelity.policy_tasks={config.fidelity.policy_tasks}.",
+            f"{layout.root.relative_to(root)} has {count} training tasks.",
+            "Lower it, or record more: dreamgym collect data.train_tasks=...",
+        )
+
+
 def _require_enough_data(root: Path, config: Config, training: bool) -> None:
     """Raise ConfigError if the config asks for more tasks or episodes than were recorded.
 

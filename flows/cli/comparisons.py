@@ -145,7 +145,7 @@ def study(
         from flows.jobs.studies.study import write_study
         from flows.jobs.studies.study_methods import chosen_methods
 
-        method_names = chosen_methods(methods)
+        method_names = chosen_methods(settings, methods)
         seed_list = _parse_seeds(seeds)
         check_machine(workspace, figures, workspace / cells)
         if table:

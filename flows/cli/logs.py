@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from components.errors import ConfigError
 from flows.cli.command import (
@@ -81,12 +81,11 @@ def prepare_refinement(
         DataError: there is no such run on logs, or the live world has no recorded tasks.
     """
     _, workspace = load_settings(None, [], root)
-    from components.tracking.runs import find_run
-    from flows.past_runs.run_on_logs import LOGS_WORLD, stages_on_logs
+    from flows.past_runs.run_on_logs import LOGS_WORLD, find_run_on_logs, stages_on_logs
 
-    file = config or find_run(workspace / "runs", run) / "config.json"
+    file = config or find_run_on_logs(workspace, run) / "config.json"
     settings, workspace = load_settings(file, overrides, root)
-    from flows.checks.config_checks import check_settings
+    from flows.checks.config_checks import check_settings, require_training_tasks
     from flows.checks.preflight import ensure_data, require_repository
 
     require_repository(workspace)
@@ -98,7 +97,23 @@ def prepare_refinement(
             "Expected a world that can be played.",
             f"Name it: dreamgym refine {run} environment.name=openenv environment.openenv.url=URL",
         )
+    if not config:
+        settings = _of_the_live_world(settings, overrides)
     ensure_data(workspace, settings, print_status, backbone=False)
     check_settings(workspace, settings, file, training=False)
+    require_training_tasks(workspace, settings)
     print_status("Starting (the libraries take some seconds to load) ...")
     return settings, workspace
+
+
+def _of_the_live_world(settings: Config, overrides: list[str] | None) -> Config:
+    """Return a run's config with a champion and validation games of the live world's own."""
+    from components.config import with_values
+
+    values: dict[str, Any] = {"promotion.draw": None}
+    if not any(text.startswith("tracking.experiment=") for text in overrides or []):
+        values["tracking.experiment"] = f"{settings.tracking.experiment}-{settings.environment.name}"
+        print_status(
+            f"Champion and runs of the live world: tracking.experiment={values['tracking.experiment']}"
+        )
+    return with_values(settings, values)

@@ -88,7 +88,8 @@ def study_from_file(
     directory = Path.cwd() / cells
     with tags(TAG):
         # Called as a function: the cells are tasks of this flow run.
-        study_cells = study.fn(config, Path.cwd(), chosen_methods(methods), seeds or [0, 1, 2], directory)
+        names = chosen_methods(config, methods)
+        study_cells = study.fn(config, Path.cwd(), names, seeds or [0, 1, 2], directory)
     metrics = summarise(study_cells, BASE, BASES)
     paths = write_study(study_cells, metrics, directory.with_suffix(".json"), directory)
     return [str(path) for path in paths]

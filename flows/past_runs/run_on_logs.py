@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
-from components.errors import DataError
+from components.errors import DataError, DreamGymError
 from components.tracking.manifest import Manifest
-from components.tracking.runs import find_run
+from components.tracking.runs import find_run, list_runs
 from components.tracking.stage_store.stage_result import StageResult
 from components.tracking.stage_store.stage_store import StageStore
 
@@ -15,8 +16,26 @@ TAKEN = ("validate", "experience_model", "clone", "synthetic_rl")
 """Stages whose results a run in a live world goes on with."""
 
 
-def stages_on_logs(root: Path, name: str) -> list[StageResult]:
-    """Return the results of `TAKEN` of a finished run on logs.
+def find_run_on_logs(root: Path, name: str) -> Path:
+    """Return the directory of a run; `latest` is the newest finished run on logs, if there is one."""
+    if name == "latest":
+        for run in reversed(list_runs(root / "runs")):
+            with suppress(DreamGymError):  # an interrupted run may have no or half a manifest
+                if _is_finished_on_logs(Manifest.load(root / "runs" / run)):
+                    return root / "runs" / run
+    return find_run(root / "runs", name)
+
+
+def _is_finished_on_logs(manifest: Manifest) -> bool:
+    return manifest.status == "finished" and _world_of(manifest) == LOGS_WORLD
+
+
+def _world_of(manifest: Manifest) -> str:
+    return str(manifest.config.get("environment", {}).get("name", ""))
+
+
+def stages_on_logs(root: Path, name: str) -> tuple[str, list[StageResult]]:
+    """Return the id of a finished run on logs, and its results of `TAKEN`.
 
     Args:
         root: of the repository.
@@ -25,9 +44,9 @@ def stages_on_logs(root: Path, name: str) -> list[StageResult]:
     Raises:
         DataError: there is no such run, it is not a finished one on logs, or its stages are gone.
     """
-    manifest = Manifest.load(find_run(root / "runs", name))
-    world = manifest.config.get("environment", {}).get("name", "")
-    if manifest.status != "finished" or world != LOGS_WORLD:
+    manifest = Manifest.load(find_run_on_logs(root, name))
+    world = _world_of(manifest)
+    if not _is_finished_on_logs(manifest):
         raise DataError(
             f"Run {manifest.run_id} is {manifest.status}, of the environment {world}.",
             f"Expected a finished run on logs, of the environment {LOGS_WORLD}: all others meet the real "
@@ -42,6 +61,7 @@ def stages_on_logs(root: Path, name: str) -> list[StageResult]:
         raise DataError(
             f"The stage {missing[0]} of run {manifest.run_id} is not in {root / '.dreamgym' / 'stages'}.",
             "Expected its result, undamaged.",
-            f"Repeat the run: dreamgym reproduce {manifest.run_id}, or name another one.",
+            f"Make it again: dreamgym retrain --config runs/{manifest.run_id}/config.json, then refine that "
+            "run.",
         )
-    return [result for result in results.values() if result is not None]
+    return manifest.run_id, [result for result in results.values() if result is not None]

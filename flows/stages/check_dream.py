@@ -55,6 +55,7 @@ def check_dream(run: Run, policy_stage: str, suffix: str) -> Stage:
             "model": StageOutput("experience_model", "model"),
             "policy": StageOutput(policy_stage, "policy"),
             "train": StageOutput("validate", "train"),
+            "tasks": run.data.tasks("train"),
             **encoder_input(run),
         },
         config=config,

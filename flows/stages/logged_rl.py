@@ -17,6 +17,9 @@ from flows.run.rl_training import build_loop, finish_training, run_loop, snapsho
 from flows.run.run_data import families_config, training_episodes
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 
+OF_THE_LOGS = ("success_rate", "return_mean", "episode_length", "broken_episodes")
+"""Figures of the loop that tell nothing of the policy: they are those of the recorded episodes."""
+
 
 @stage_flow("logged-rl")
 def train_on_logged_pairs(run: Run) -> Stage:
@@ -39,6 +42,8 @@ def _train(run: Run, inputs: Inputs, work: Path) -> Outcome:
     behaviours = run.config.cloning.behaviours
     logged = [e for e in training_episodes(run, inputs["train"]) if e.steps[0].behaviour in behaviours]
     episodes = comparable_episodes(logged)
+    most = max(map(len, episodes.values()))
+    settings = settings.model_copy(update={"num_generations": min(settings.num_generations, most)})
     loop = build_loop(
         run,
         settings,
@@ -52,6 +57,8 @@ def _train(run: Run, inputs: Inputs, work: Path) -> Outcome:
         tokens=lambda: policy.tokens,
     )
     state = run_loop(run, "logged_rl", loop, _no_figures)
+    for name in OF_THE_LOGS:
+        state.series.pop(name, None)
     return finish_training("logged_rl", policy, state, work)
 
 

@@ -12,7 +12,7 @@ from small_job import make_clone, run
 
 from components.errors import PROMOTION_REFUSED
 from components.tracking.manifest import Manifest
-from flows.past_runs.run_on_logs import TAKEN
+from flows.past_runs.run_on_logs import TAKEN, find_run_on_logs
 
 LAMPS = 24
 """Tasks of the log."""
@@ -260,7 +260,11 @@ def test_the_run_goes_on_in_the_live_world_down_to_the_promotion_gate(repository
     assert code == PROMOTION_REFUSED, text
     latest = repository / "runs" / "latest"
     manifest = Manifest.load(latest)
-    assert manifest.flow == "refine" and manifest.run_id != printed["run"]
+    assert manifest.flow == "refine" and manifest.continues == printed["run"] != manifest.run_id
+    assert manifest.config["tracking"]["experiment"] == "dreamgym-logs-own"
+    assert find_run_on_logs(repository, "latest").name == printed["run"], "the same command can be repeated"
+    report = (latest / "report.md").read_text()
+    assert "reproduce" not in report and "another seed" not in report
     stages = {stage.name: stage for stage in manifest.stages}
     earlier = {stage.name: stage for stage in Manifest.load(repository / "runs" / printed["run"]).stages}
     assert all(stages[name].key == earlier[name].key for name in TAKEN)
@@ -279,6 +283,8 @@ def test_a_refinement_names_what_it_cannot_go_on_with(repository, trained, live_
     assert code == 2 and "Expected a world that can be played" in text, text
     code, text = refine(repository, "20200101-000000-0000", *LIVE)
     assert code != 0 and "20200101-000000-0000" in text and "Traceback" not in text
+    code, text = refine(repository, printed["run"], *LIVE, "evaluation.tasks=2")
+    assert code == 2 and "fidelity.policy_tasks=48" in text and "has 3 training tasks" in text, text
     other = repository / "runs" / "20200102-000000-0000"
     shutil.copytree(repository / "runs" / printed["run"], other)
     manifest = Manifest.load(other)

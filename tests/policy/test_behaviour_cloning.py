@@ -25,10 +25,10 @@ def test_the_weight_is_the_exponential_of_the_advantage_over_the_temperature():
     expected = [0.5, -0.5, 0.75, -0.25, -0.25, -0.25]
     assert weights == pytest.approx([math.exp(advantage / 0.5) for advantage in expected])
     assert advantage_weights([WON, WON], 0.5) == [1.0, 1.0], "a task that is always won has no advantage"
-    assert advantage_weights([RARE, *FAILURES], 0.01)[0] == MAX_WEIGHT
+    assert advantage_weights([RARE, *FAILURES], 0.01)[0] == pytest.approx(MAX_WEIGHT)
 
 
-def drawn_actions(monkeypatch, temperature, seed=0):
+def drawn_actions(monkeypatch, temperature, seed=0, episodes=(RARE, *FAILURES) * 50):
     """Return the first action of each episode that is trained on."""
     drawn = []
     monkeypatch.setattr(behaviour_cloning, "_train", lambda *_: None)
@@ -38,9 +38,8 @@ def drawn_actions(monkeypatch, temperature, seed=0):
         "render_demonstration",
         lambda text, episode: drawn.append(episode.steps[0].action) or render(text, episode),
     )
-    episodes = [RARE, *FAILURES] * 50
     policy = Policy(make_model(), VOCABULARY)
-    clone(policy, episodes, CloningConfig(advantage_temperature=temperature), seed)
+    clone(policy, episodes, CloningConfig(advantage_temperature=temperature, behaviours=["noisy"]), seed)
     monkeypatch.undo()
     return drawn
 
@@ -71,3 +70,11 @@ def test_an_episode_without_thoughts_is_rendered_as_actions_alone():
         for one in (thoughtful, bare)
     ]
     assert lengths[0] > lengths[1] > 0
+
+
+def test_a_tiny_temperature_overflows_nothing():
+    assert advantage_weights([RARE, *FAILURES], 1e-9) == [pytest.approx(MAX_WEIGHT), 0.0, 0.0, 0.0]
+
+
+def test_episodes_of_one_weight_are_all_cloned(monkeypatch):
+    assert drawn_actions(monkeypatch, 0.5, episodes=[WON, RARE] * 20) == ["go", "look"] * 20

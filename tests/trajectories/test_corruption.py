@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from builders import make_episode, make_task
 
+from components.config import ExperienceModelConfig
+from components.experience.dataset import select_episodes
 from components.trajectories.augmentation.corruption import corrupt_episodes
 
 
@@ -60,3 +62,13 @@ def test_the_seed_decides_what_is_wrong():
     episodes = make_episodes()
     one, same, other = (corrupt(episodes, outcomes=0.5, states=0.5, seed=seed) for seed in (1, 1, 2))
     assert one == same != other
+
+
+def test_an_experience_model_learns_from_the_wrong_logs_that_its_config_asks_for():
+    episodes = make_episodes()
+    plain = select_episodes(episodes, ExperienceModelConfig(), 0)
+    assert plain == episodes
+    wrong = ExperienceModelConfig(flipped_outcomes=1.0, swapped_states=0.5)
+    after = select_episodes(episodes, wrong, 0)
+    assert after == corrupt(episodes, outcomes=1.0, states=0.5)
+    assert [one.success for one in after] == [not one.success for one in episodes]

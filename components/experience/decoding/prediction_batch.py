@@ -46,8 +46,8 @@ class PredictionBatch:
         written: the first answer of each row in the last `predict` as generated, parsable or not; where the
             answer was sampled, the first sample.
         greedy: the same, always the greedy one.
-        unchecked: the answer of each row in the last `predict` as if its two checks had been None: the greedy
-            one, unless that does not parse or quotes wrongly.
+        unchecked: the greedy answer of each row in the last `predict`, whatever the caller's checks say.
+            Where it does not parse or quotes wrongly, the answer that `predict` gave in its place.
     """
 
     def __init__(

@@ -18,7 +18,9 @@ from components.records import Trajectory
 def corrupt_episodes(
     episodes: Sequence[Trajectory], *, flipped_outcomes: float, swapped_states: float, seed: int
 ) -> list[Trajectory]:
-    """Return the episodes with wrong outcomes and states; reasoning stays as recorded.
+    """Return the episodes with wrong outcomes and states; recorded reasoning stays.
+
+    What is derived from the episodes afterwards follows the wrong ones: premises, and copies in hindsight.
 
     Args:
         flipped_outcomes: share of the episodes whose end is turned round: a success ends as a failure, any

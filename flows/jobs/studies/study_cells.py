@@ -190,6 +190,8 @@ def _learning_curve(stages: Sequence[StageResult], began: float) -> list[list[fl
         rates = series.get(f"{result.name}/success_rate", [])
         interactions = _interactions(result)
         times = list(accumulate(series.get(f"{result.name}/seconds", [])))
+        if not rates:  # nothing was played
+            continue
         for rate, steps, seconds in zip(rates, interactions, times, strict=True):
             in_dream = result.name == "synthetic_rl"
             curve.append([real + steps * (not in_dream), dreamed + steps * in_dream, clock + seconds, rate])

@@ -58,6 +58,7 @@ class Method:
         transfer: train on the first half of the task families only.
         plain: GRPO as in its paper (`PLAIN`).
         like_dream: RL in reality has the iterations and rollouts of RL in the dream, and no other limit.
+        is_control: a dream that must not help. RL in it is not watched, which would end it.
         base: method that it is compared with.
     """
 
@@ -69,6 +70,7 @@ class Method:
     transfer: bool = False
     plain: bool = False
     like_dream: bool = False
+    is_control: bool = False
     base: str = BASE
 
     @property
@@ -101,7 +103,10 @@ METHODS: dict[str, Method] = {
     "grpo-real": Method("GRPO in reality", real="grpo"),
     "plain-grpo-real": Method("GRPO as in its paper, in reality", real="grpo", plain=True),
     "engine-as-dream": Method(
-        "GRPO in reality with as many rollouts as in the dream", real="grpo", like_dream=True
+        "GRPO in reality with as many rollouts as in the dream, at a constant rate, tasks drawn evenly",
+        real="grpo",
+        like_dream=True,
+        base=DREAM,
     ),
     "ppo-real": Method("PPO in reality", real="ppo"),
     "rft-real": Method("RFT in reality", real="rft"),
@@ -148,27 +153,30 @@ METHODS: dict[str, Method] = {
         base=DREAM,
     ),
     "no-knowledge": Method(
-        "GRPO in a dream without any hand-written part",
+        "GRPO in a dream without hand-written parts but those of the backbone's pretraining",
         dream="grpo",
         changes=WITHOUT_KNOWLEDGE,
         base=DREAM,
     ),
     "untrained-dream": Method(
-        "GRPO in the dream of a model that saw one episode",
+        "GRPO in the dream of the backbone itself, fine-tuned on next to nothing",
         dream="grpo",
         changes={"experience_model": {"epochs": 1e-6}},
+        is_control=True,
         base=DREAM,
     ),
     "flipped-dream": Method(
         "GRPO in a dream that learnt half of the outcomes wrong",
         dream="grpo",
         changes={"experience_model": {"flipped_outcomes": 0.5}},
+        is_control=True,
         base=DREAM,
     ),
     "swapped-dream": Method(
         "GRPO in a dream that learnt the next states of other steps",
         dream="grpo",
         changes={"experience_model": {"swapped_states": 1.0}},
+        is_control=True,
         base=DREAM,
     ),
     "transfer-clone": Method("cloning, half of the families", transfer=True, base=TRANSFER),
@@ -195,20 +203,38 @@ def bases_against(against: str) -> dict[str, str]:
     return {name: against if base == BASE else base for name, base in BASES.items()}
 
 
-def chosen_methods(names: str) -> list[str]:
-    """Return the named methods in the order of METHODS; all of them if none is named.
+def _is_its_base(config: Config, name: str) -> bool:
+    """Whether the method `name` changes nothing in `config`."""
+    method = METHODS[name]
+    if name == "clone-weighted":  # successes alone all have the same weight
+        return all(map(config.cloning.needs_success, config.cloning.behaviours))
+    if method.base != DREAM or not method.changes:
+        return False
+    own, base = (method_config(config, one, config.seed, ()).model_dump() for one in (name, DREAM))
+    return own == base
+
+
+def chosen_methods(config: Config, names: str) -> list[str]:
+    """Return the named methods in the order of METHODS; if none is named, all that change something.
 
     Args:
         names: separated by commas.
 
     Raises:
-        ConfigError: there is no such method.
+        ConfigError: there is no such method, or with this config it is the one that it is compared with.
     """
     requested = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in requested if name not in METHODS]
     if unknown:
         raise ConfigError(f"There is no method {unknown[0]!r}.", f"Expected some of {', '.join(METHODS)}.")
-    return [name for name in METHODS if not requested or name in requested]
+    same = [name for name in requested or METHODS if _is_its_base(config, name)]
+    if requested and same:
+        raise ConfigError(
+            f"The method {same[0]} is {'clone' if same[0] == 'clone-weighted' else DREAM} with this config: "
+            "it changes nothing.",
+            next_step=f"Leave {', '.join(same)} out of --methods.",
+        )
+    return [name for name in METHODS if (not requested or name in requested) and name not in same]
 
 
 def method_config(config: Config, name: str, seed: int, families: Sequence[str]) -> Config:
@@ -236,6 +262,8 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
     if method.real:
         section = "real" if method.dream else "baseline"
         rl[section] = with_algorithm(section, rl[section], method.real)
+    if method.is_control:
+        rl["dream"]["check_every"] = 0
     if method.logged:
         rl["baseline"] = with_algorithm("baseline", rl["baseline"], method.logged)
         rl["baseline"]["learning_rate"] = LOGGED_LEARNING_RATE

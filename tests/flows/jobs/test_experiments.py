@@ -112,9 +112,12 @@ def test_a_study_fills_its_cells_and_resumes(clone):
     assert code == 0, output
     written = {path: path.stat().st_mtime_ns for path in cells.iterdir()}
     assert len(written) == 3
-    code, output, _ = study("clone,grpo-real,dream-ppo,s2r-grpo")
+    code, output, _ = study("clone,grpo-real,dream-ppo,s2r-grpo,dpo-logs")
     assert code == 0 and {path: path.stat().st_mtime_ns for path in written} == written
     found = {path.stem: json.loads(path.read_text()) for path in cells.glob("*.json")}
+    offline = found.pop("dpo-logs-0")
+    assert offline["real_interactions"] == offline["dreamed_interactions"] == 0 and offline["curve"] == []
+    assert offline["policy"] != found["clone-0"]["policy"] and len(offline["games"]) == 6
     assert set(found) == {"clone-0", "grpo-real-0", "dream-ppo-0", "s2r-grpo-0"}
     spent = {
         name: (cell["real_interactions"] > 0, cell["dreamed_interactions"] > 0)

@@ -165,12 +165,34 @@ def test_an_option_that_a_method_has_no_use_for_is_left_out_or_refused_as_in_any
 
 
 def test_methods_are_named():
-    assert chosen_methods("") == list(METHODS) and chosen_methods("dream-ppo, clone") == [
-        "clone",
-        "dream-ppo",
-    ]
+    config = load_config(None)
+    assert chosen_methods(config, "dream-ppo, clone") == ["clone", "dream-ppo"]
     with pytest.raises(ConfigError, match="no method 'dreem'.*dream-grpo"):
-        chosen_methods("dreem")
+        chosen_methods(config, "dreem")
+
+
+def test_a_method_that_changes_nothing_is_left_out_or_refused():
+    config = load_config(None)
+    assert set(METHODS) - set(chosen_methods(config, "")) == {"no-verifier", "clone-weighted"}
+    with pytest.raises(
+        ConfigError, match="no-verifier is dream-grpo with this config.*Leave no-verifier out"
+    ):
+        chosen_methods(config, "dream-grpo,no-verifier")
+    checked = load_config(None, ["experience_model.grounded=true", "cloning.behaviours=[noisy]"])
+    assert chosen_methods(checked, "") == list(METHODS)
+    plain = load_config(None, ["experience_model.premise=false", "experience_model.coherent=false"])
+    assert {"no-premise", "no-coherence"}.isdisjoint(chosen_methods(plain, ""))
+
+
+def test_rl_in_a_control_is_not_watched():
+    for name in ("untrained-dream", "flipped-dream", "swapped-dream"):
+        assert method_config(load_config(None), name, 0, FAMILIES).rl.dream.check_every == 0
+
+
+def test_a_shipped_study_asks_for_no_more_than_was_recorded():
+    weak = load_config(ROOT / "configs" / "study-weak-logs.yaml")
+    per_task = {name: getattr(weak.data, name) for name in weak.cloning.behaviours}
+    assert weak.cloning.demonstrations == weak.data.train_tasks * sum(per_task.values()) == 900
 
 
 def test_a_cell_comes_back_for_its_origin_alone(tmp_path):
