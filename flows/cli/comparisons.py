@@ -142,8 +142,8 @@ def study(
     with report_failures(debug, resumes=True), output(json_file) as page:
         settings, workspace = prepare_run(config, overrides, root)
         from components.evaluation.report.document_tables import text_around_table
+        from flows.jobs.studies.method_config import chosen_methods
         from flows.jobs.studies.study import write_study
-        from flows.jobs.studies.study_methods import chosen_methods
 
         method_names = chosen_methods(settings, methods)
         seed_list = _parse_seeds(seeds)

@@ -232,9 +232,8 @@ class Loop:
     def _training_groups(self, rollouts: list[Rollout]) -> list[list[Rollout]]:
         """Return the rollouts of each task that are trained on; a group may be empty.
 
-        If the world broke, the policy did not cause the outcome. Such rollouts are counted, but left out
-        here. So are those that the dream left without a valid answer, unless they are failures
-        (`unanswered`).
+        Left out, though counted, are rollouts that the world broke, and those that the dream left without a
+        valid answer unless they are failures (`unanswered`).
         """
         size = self.config.num_generations
         all_groups = [rollouts[place : place + size] for place in range(0, len(rollouts), size)]

@@ -27,8 +27,9 @@ from components.files import write_json
 from components.tracking.runs import checked_metrics
 from components.trajectories.store import DataLayout, read_tasks
 from flows.jobs.studies.cell_origin import Origin, origin_of
+from flows.jobs.studies.method_config import method_config
 from flows.jobs.studies.study_cells import cell_file, cell_of_run, read_cell, write_cell
-from flows.jobs.studies.study_methods import BASE, METHODS, bases_against, method_config
+from flows.jobs.studies.study_methods import BASE, METHODS, bases_against
 from flows.run.pipeline_run import Run
 from flows.run.plan import PlannedStage
 from flows.run.rl_training import SNAPSHOTS

@@ -18,9 +18,10 @@ from components.evaluation.study.cells import Cell
 from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.dvc.snapshots import snapshot
 from flows.jobs.studies.cell_origin import origin_of, require_origin
+from flows.jobs.studies.method_config import chosen_methods, method_config
 from flows.jobs.studies.study import steps_of
 from flows.jobs.studies.study_cells import read_cell, write_cell
-from flows.jobs.studies.study_methods import METHODS, bases_against, chosen_methods, method_config
+from flows.jobs.studies.study_methods import METHODS, bases_against
 
 ROOT = Path(__file__).parents[3]
 LIVE_CONFIGS = sorted(
