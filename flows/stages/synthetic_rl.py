@@ -121,6 +121,7 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
     outcome.metrics["synthetic_rl/real_interactions"] = exact_value(0)
     outcome.metrics["synthetic_rl/dreamed_interactions"] = exact_value(state.interactions)
     outcome.metrics[f"synthetic_rl/{CHECK_INTERACTIONS}"] = exact_value(check_interactions)
+    (work / REPLAY).mkdir(exist_ok=True)  # with no iteration there is no dreamed step
     outcome.outputs[REPLAY] = REPLAY
     outcome.costs = {CHECK_INTERACTIONS: check_interactions, "tokens_generated": state.tokens}
     outcome.costs |= model.endpoint_costs
