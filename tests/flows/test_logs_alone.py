@@ -111,18 +111,6 @@ def test_the_same_command_reuses_every_stage(repository, trained):
     assert all(stage["reused"] for stage in printed["stages"])
 
 
-def test_without_an_iteration_of_rl_the_dreamed_policy_is_the_clone(repository, trained):
-    code, text, printed = retrain(
-        repository, "--logs", "agent.jsonl", "rl.dream.iterations=0", "rl.dream.check_every=0"
-    )
-    assert code == 0, text
-    assert "synthetic_rl" in [stage["name"] for stage in printed["stages"] if not stage["reused"]]
-    metrics = json.loads((repository / "runs" / "latest" / "metrics.json").read_text())
-    assert metrics["synthetic_rl/dreamed_interactions"]["value"] == 0
-    rates = [metrics[f"logs/{policy}/dreamed_success_rate"]["value"] for policy in ("cloned", "dreamed")]
-    assert rates[0] == rates[1]
-
-
 def test_a_person_promotes_the_policy(repository, trained):
     def promote(*words):
         config = str(repository / "runs" / "latest" / "config.json")
@@ -230,6 +218,18 @@ def test_a_prompted_model_dreams_is_measured_and_counted_and_asked_once(reposito
     assert not any(name.startswith("fidelity/calibration") for name in metrics)
     manifest = Manifest.load(repository / "runs" / "latest")
     assert [model.name.rpartition("-")[2] for model in manifest.models] == ["policy"]
+
+
+def test_without_an_iteration_of_rl_the_dreamed_policy_is_the_clone(repository, trained):
+    code, text, printed = retrain(
+        repository, "--logs", "agent.jsonl", "rl.dream.iterations=0", "rl.dream.check_every=0"
+    )
+    assert code == 0, text
+    assert "synthetic_rl" in [stage["name"] for stage in printed["stages"] if not stage["reused"]]
+    metrics = json.loads((repository / "runs" / "latest" / "metrics.json").read_text())
+    assert metrics["synthetic_rl/dreamed_interactions"]["value"] == 0
+    rates = [metrics[f"logs/{policy}/dreamed_success_rate"]["value"] for policy in ("cloned", "dreamed")]
+    assert rates[0] == rates[1]
 
 
 LIVE = [
