@@ -16,7 +16,8 @@ from components.config import Config
 from components.evaluation.promotion.gate import Decision
 from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.store import DataLayout
-from flows.past_runs.run_on_logs import LOGS_WORLD, stages_on_logs
+from flows.jobs.import_logs import WORLD
+from flows.past_runs.run_on_logs import stages_on_logs
 from flows.retrain import RetrainResult, write_results
 from flows.run.games.validation_games import record_validation_draw, with_validation_draw
 from flows.run.pipeline_run import Run
@@ -39,7 +40,7 @@ def refine(config: Config, root: Path, of_run: str) -> RetrainResult:
     """
     root = root.resolve()
     earlier_run, finished = stages_on_logs(root, of_run)
-    run = Run(with_validation_draw(config), root, logs=DataLayout.of(root, LOGS_WORLD))
+    run = Run(with_validation_draw(config), root, logs=DataLayout.of(root, WORLD))
     run.start("refine")
     run.manifest.continues = earlier_run
     try:

@@ -81,7 +81,8 @@ def prepare_refinement(
         DataError: there is no such run on logs, or the live world has no recorded tasks.
     """
     _, workspace = load_settings(None, [], root)
-    from flows.past_runs.run_on_logs import LOGS_WORLD, find_run_on_logs, stages_on_logs
+    from flows.jobs.import_logs import WORLD
+    from flows.past_runs.run_on_logs import find_run_on_logs, stages_on_logs
 
     file = config or find_run_on_logs(workspace, run) / "config.json"
     settings, workspace = load_settings(file, overrides, root)
@@ -91,9 +92,9 @@ def prepare_refinement(
     require_repository(workspace)
     check_machine(workspace)
     stages_on_logs(workspace, run)
-    if settings.environment.name == LOGS_WORLD:
+    if settings.environment.name == WORLD:
         raise ConfigError(
-            f"environment.name is {LOGS_WORLD}.",
+            f"environment.name is {WORLD}.",
             "Expected a world that can be played.",
             f"Name it: dreamgym refine {run} environment.name=openenv environment.openenv.url=URL",
         )

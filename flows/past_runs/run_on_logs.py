@@ -10,8 +10,8 @@ from components.tracking.manifest import Manifest
 from components.tracking.runs import find_run, list_runs
 from components.tracking.stage_store.stage_result import StageResult
 from components.tracking.stage_store.stage_store import StageStore
+from flows.jobs.import_logs import WORLD
 
-LOGS_WORLD = "recorded"
 TAKEN = ("validate", "experience_model", "clone", "synthetic_rl")
 """Stages whose results a run in a live world goes on with."""
 
@@ -27,7 +27,7 @@ def find_run_on_logs(root: Path, name: str) -> Path:
 
 
 def _is_finished_on_logs(manifest: Manifest) -> bool:
-    return manifest.status == "finished" and _world_of(manifest) == LOGS_WORLD
+    return manifest.status == "finished" and _world_of(manifest) == WORLD
 
 
 def _world_of(manifest: Manifest) -> str:
@@ -49,7 +49,7 @@ def stages_on_logs(root: Path, name: str) -> tuple[str, list[StageResult]]:
     if not _is_finished_on_logs(manifest):
         raise DataError(
             f"Run {manifest.run_id} is {manifest.status}, of the environment {world}.",
-            f"Expected a finished run on logs, of the environment {LOGS_WORLD}: all others meet the real "
+            f"Expected a finished run on logs, of the environment {WORLD}: all others meet the real "
             "environment in the run itself.",
             "Name another run: dreamgym retrain --logs FILE makes one.",
         )

@@ -23,7 +23,7 @@ def corrupt_episodes(
     What is derived from the episodes afterwards follows the wrong ones: premises, and copies in hindsight.
 
     Args:
-        flipped_outcomes: share of the episodes whose end is turned round: a success ends as a failure, any
+        flipped_outcomes: share of the episodes whose end is reversed: a success ends as a failure, any
             other episode as a success.
         swapped_states: share of the steps whose next state is that of another such step. The step after it
             begins there.

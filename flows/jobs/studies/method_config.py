@@ -12,7 +12,7 @@ from components.config.algorithm_config import merged_algorithm
 from components.config.reading.config_file import explained
 from components.errors import ConfigError
 from components.evaluation.study.ablation_results import apply_variant
-from flows.jobs.studies.study_methods import DREAM, METHODS
+from flows.jobs.studies.study_methods import CLONE, DREAM, METHODS
 
 REAL_BUDGET_DIVISOR = 10
 """A method that trains in the dream first gets this fraction (1/N) of the real interactions of one that does
@@ -43,25 +43,25 @@ def chosen_methods(config: Config, names: str) -> list[str]:
     unknown = [name for name in requested if name not in METHODS]
     if unknown:
         raise ConfigError(f"There is no method {unknown[0]!r}.", f"Expected some of {', '.join(METHODS)}.")
-    same = [name for name in requested or METHODS if _is_its_base(config, name)]
+    same = {name: other for name in requested or METHODS if (other := _same_method(config, name))}
     if requested and same:
+        name, other = next(iter(same.items()))
         raise ConfigError(
-            f"The method {same[0]} is {'clone' if same[0] == 'clone-weighted' else DREAM} with this config: "
-            "it changes nothing.",
+            f"The method {name} is {other} with this config: it changes nothing.",
             next_step=f"Leave {', '.join(same)} out of --methods.",
         )
     return [name for name in METHODS if (not requested or name in requested) and name not in same]
 
 
-def _is_its_base(config: Config, name: str) -> bool:
-    """Whether the method `name` changes nothing in `config`."""
+def _same_method(config: Config, name: str) -> str:
+    """Return the method that `name` is the same as in `config`; empty if it changes something."""
     method = METHODS[name]
-    if name == "clone-weighted":  # successes alone all have the same weight
-        return all(map(config.cloning.needs_success, config.cloning.behaviours))
+    if method.needs_failures:
+        return CLONE if all(map(config.cloning.needs_success, config.cloning.behaviours)) else ""
     if method.base != DREAM or not method.changes:
-        return False
+        return ""
     own, base = (method_config(config, one, config.seed, ()).model_dump() for one in (name, DREAM))
-    return own == base
+    return DREAM if own == base else ""
 
 
 def method_config(config: Config, name: str, seed: int, families: Sequence[str]) -> Config:

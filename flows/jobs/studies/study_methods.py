@@ -9,6 +9,8 @@ from typing import Any
 from components.errors import ConfigError
 from components.evaluation.study.ablation_results import VARIANTS
 
+CLONE = "clone"
+"""Method that all others start from."""
 BASE = "grpo-real"
 """Method that most others are compared with."""
 DREAM = "dream-grpo"
@@ -39,6 +41,7 @@ class Method:
         transfer: train on the first half of the task families only.
         plain: GRPO as in its paper (`PLAIN`).
         like_dream: RL in reality has the iterations and rollouts of RL in the dream, and no other limit.
+        needs_failures: it is the clone itself where only successes are cloned.
         is_control: a dream that must not help. RL in it is not watched, which would end it.
         base: method that it is compared with.
     """
@@ -51,6 +54,7 @@ class Method:
     transfer: bool = False
     plain: bool = False
     like_dream: bool = False
+    needs_failures: bool = False
     is_control: bool = False
     base: str = BASE
 
@@ -71,13 +75,14 @@ class Method:
 
 
 METHODS: dict[str, Method] = {
-    "clone": Method("cloning alone"),
+    CLONE: Method("cloning alone"),
     "clone-successes": Method(
         "cloning of the successful episodes alone", changes={"cloning": {"only_successes": True}}
     ),
     "clone-weighted": Method(
         "cloning of all episodes, weighted by their advantage",
         changes={"cloning": {"advantage_temperature": 0.5}},
+        needs_failures=True,
     ),
     "dpo-logs": Method("DPO on the logs' own pairs", logged="dpo"),
     "dpo-offline": Method("DPO on what the clone did in reality", real="dpo"),
