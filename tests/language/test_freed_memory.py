@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from components.language import freed_memory
-from components.language.freed_memory import GROWTH, KeptMemory, resident_memory
+from components.language.freed_memory import GROWTH, LARGEST_GROWTH, KeptMemory, resident_memory
 
 KEEP = """
 import torch
@@ -44,6 +44,29 @@ def test_memory_is_returned_when_the_process_grew_by_the_limit(monkeypatch):
         memory.return_if_grown()
         calls.append(len(returned))
     assert calls == [0, 0, 1, 1]
+
+
+def test_memory_that_one_update_needs_is_kept(monkeypatch):
+    update = 3 * GROWTH // 2
+    resident = 0
+    returned = []
+    monkeypatch.setattr(freed_memory, "resident_memory", lambda: resident)
+
+    def release():
+        nonlocal resident
+        returned.append(resident)
+        resident = 0
+
+    monkeypatch.setattr(freed_memory, "release_freed_memory", release)
+    memory = KeptMemory()
+    memory.return_if_grown()
+    for _ in range(5):
+        resident = max(resident, update)
+        memory.return_if_grown()
+    assert returned == [update]
+    resident = LARGEST_GROWTH + 1
+    memory.return_if_grown()
+    assert len(returned) == 2
 
 
 def test_resident_memory_is_a_number_of_bytes():
