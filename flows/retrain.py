@@ -130,6 +130,8 @@ def write_results(run: Run, decision: Decision) -> None:
     run.count("sim_to_real/budget", run.config.rl.real.budget)
     run.count("cost/real_interactions", costs.real_interactions)
     run.count("cost/check_interactions", costs.check_interactions)
+    if run.round > 1:
+        run.count("cost/earlier_real_interactions", costs.earlier_real_interactions)
     run.count("cost/tokens_trained", costs.tokens_trained)
     run.count("cost/tokens_generated", costs.tokens_generated)
     run.count("cost/endpoint_prompt_tokens", costs.endpoint_prompt_tokens)

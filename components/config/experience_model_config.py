@@ -13,7 +13,16 @@ NEEDS_TEACHER_REASONING = ("hindsight", "renamed", "grounded")
 
 
 OF_TRAINED_MODELS = (
-    *("path", "epochs", "near_miss_weight", "outcome_weight", "hindsight", "renamed", "rehearsal"),
+    *(
+        "path",
+        "epochs",
+        "refresh_epochs",
+        "near_miss_weight",
+        "outcome_weight",
+        "hindsight",
+        "renamed",
+        "rehearsal",
+    ),
     *("optimizer", "learning_rate", "batch_tokens", "recall", "reasoning", "teacher", "max_new_tokens"),
     *("grounded", "min_confidence", "temperature"),
 )
@@ -42,6 +51,12 @@ class ExperienceModelConfig(Section):
     )
     epochs: float = Field(
         1.0, gt=0, description="Passes over the offline episodes; less than 1: that share of them."
+    )
+    refresh_epochs: float = Field(
+        4.0,
+        gt=0,
+        description="Passes over the real steps of earlier rounds when a further round trains it on; as many "
+        "offline steps are mixed in (our choice).",
     )
     near_miss_weight: float = Field(
         2.0,

@@ -2,8 +2,9 @@
 
 Such a policy has more and more dreamed successes, and the real engine confirms fewer and fewer of them. Every
 few iterations the watch replays up to `max_replays` dreamed successes in the real engine
-(`components/experience/real_replay.py`). These real steps are check interactions and are not used for
-training. RL stops if the dreamed success rate is above that of the first iteration and one of these holds:
+(`components/experience/real_replay.py`). These real steps are check interactions; only the experience model
+of a further round is trained on them. RL stops if the dreamed success rate is above that of the first
+iteration and one of these holds:
 
 - The whole interval of the agreement is below the floor.
 - The agreement has fallen: fewer successes are confirmed than in all earlier checks together, beyond chance
@@ -44,6 +45,9 @@ class DreamWatch:
         interval: iterations from one check to the next.
         max_replays: largest number of dreamed successes that one check replays.
         floor: lowest acceptable share of confirmed dreamed successes.
+
+    Attributes:
+        replays: those of the last iteration; empty if it was not checked.
     """
 
     def __init__(self, adapter: Adapter, *, interval: int, max_replays: int, floor: float) -> None:
@@ -51,6 +55,7 @@ class DreamWatch:
         self._interval = interval
         self._max_replays = max_replays
         self._floor = floor
+        self.replays: list[Replay] = []
 
     def check(
         self, iteration: int, rollouts: Sequence[Rollout], series: Mapping[str, Sequence[float]]
@@ -65,12 +70,14 @@ class DreamWatch:
         Raises:
             TrainingError: the policy exploits errors of the dream.
         """
+        self.replays = []
         successes = [rollout.trajectory for rollout in rollouts if rollout.trajectory.success]
         replayable = [one for one in successes if self._has_real_world(one.task)]
         if not self._interval or (iteration + 1) % self._interval or not replayable:
             return dict.fromkeys((*WATCHED_SERIES, REPLAYED_SUCCESSES), math.nan) | {CHECK_INTERACTIONS: 0.0}
         sample = random.Random(iteration).sample(replayable, min(self._max_replays, len(replayable)))
-        replays, real_steps = replay(self._adapter, sample)
+        self.replays, real_steps = replay(self._adapter, sample)
+        replays = self.replays
         confirmed = sum(one.confirmed for one in replays)
         success_rate = len(successes) / len(rollouts)
         self._require_agreement(iteration, confirmed, len(replays), success_rate, series)

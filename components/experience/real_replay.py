@@ -3,19 +3,19 @@
 The replay runs in the world that the dream described (`Adapter.embody`). So a dream may invent what nobody
 has seen yet, but must draw the right conclusions from it. A dream that contradicts itself has no such world:
 neither its states nor its success count as confirmed. The real steps spent here are check interactions. They
-are counted, but train nothing.
+are counted. They train the experience model of a further round, and nothing before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from components.environments.capabilities import Adapter
 from components.environments.protocol import Environment, concurrent_rows
 from components.environments.retry import play_whole
 from components.errors import EnvironmentFailure
-from components.records import Task, Trajectory
+from components.records import REAL, Task, Trajectory, Transition
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Replay:
         same: for each dreamed state, whether the real one is the same text.
         reason: why the end was denied; "" if it was confirmed.
         playable: False where no world could be built.
+        ended: whether the real engine ended the episode.
     """
 
     dreamed: Trajectory
@@ -37,6 +38,7 @@ class Replay:
     real_states: tuple[str, ...] = ()
     real_rewards: tuple[float, ...] = ()
     playable: bool = True
+    ended: bool = False
 
     @property
     def agreeing_states(self) -> int:
@@ -129,14 +131,14 @@ def _replay_batch(
             if answer.done:
                 finished.add(number)
     replays = {
-        number: _judge_replay(episodes[number], states[number], rewards[number])
+        number: _judge_replay(episodes[number], states[number], rewards[number], number in finished)
         for number in numbers
         if number not in failures
     }
     return replays, failures
 
 
-def _judge_replay(dreamed: Trajectory, states: list[str], rewards: list[float]) -> Replay:
+def _judge_replay(dreamed: Trajectory, states: list[str], rewards: list[float], ended: bool) -> Replay:
     """Compare a dreamed episode with the real states and rewards."""
     padded = [*states, *[""] * (len(dreamed.steps) - len(states))]
     same = tuple(step.next_state == state for step, state in zip(dreamed.steps, padded, strict=True))
@@ -149,4 +151,30 @@ def _judge_replay(dreamed: Trajectory, states: list[str], rewards: list[float]) 
     elif not is_confirmed:
         expected = "at all" if dreamed_success is None else dreamed_success
         reason = f"was won at step {real_success}, not {expected}"
-    return Replay(dreamed, is_confirmed, same, reason, tuple(states), tuple(rewards))
+    return Replay(dreamed, is_confirmed, same, reason, tuple(states), tuple(rewards), ended=ended)
+
+
+def replayed_steps(replays: Sequence[Replay]) -> list[Transition]:
+    """The real transitions of the replays of recorded tasks, one episode a replay.
+
+    Generated tasks are left out: they are in no file of tasks.
+    """
+    return [step for one in replays if not one.dreamed.task.generated for step in _real_steps(one)]
+
+
+def _real_steps(replayed: Replay) -> list[Transition]:
+    states = [replayed.dreamed.task.initial_state, *replayed.real_states]
+    last = len(replayed.real_states) - 1
+    return [
+        replace(
+            step,
+            episode_id=f"replay/{step.episode_id}",
+            state=states[step.step],
+            next_state=states[step.step + 1],
+            reward=replayed.real_rewards[step.step],
+            done=replayed.ended and step.step == last,
+            reasoning="",
+            source=REAL,
+        )
+        for step in replayed.dreamed.steps[: last + 1]
+    ]

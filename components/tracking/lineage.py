@@ -24,6 +24,11 @@ PARENT_STAGES = {
     "validate": (),
 }
 """Stage -> the stages whose outputs it uses."""
+EARLIER_STAGES = {
+    "synthetic_rl": ("sim_to_real",),
+    "experience_model": ("experience_model", "sim_to_real"),
+}
+"""Stage of a further round -> the stages of the round before whose outputs it uses."""
 FINE_TUNED_STAGES = ("experience_model", "clone")
 """Stages that start from a backbone."""
 OUTPUT_NAMES = {
@@ -95,15 +100,30 @@ def _ancestor(run: Manifest, stage: str, manifests: list[Manifest], root: Path) 
         ),
         run,
     )
+    earlier_stages = EARLIER_STAGES.get(stage, ()) if run.round > 1 else ()
     parents = tuple(
         _ancestor(run, parent, manifests, root)
         for parent in PARENT_STAGES.get(stage, ())
-        if _entry(run, parent)
+        if _entry(run, parent) and not (earlier_stages and parent == "clone")
     )
-    parents = (parents or (_trajectories(maker, root),)) + _backbone(maker, stage, root)
+    parents = parents or (_trajectories(maker, root),)
+    if earlier_stages:
+        parents += _of_the_round_before(run, earlier_stages, manifests, root)
+    else:
+        parents += _backbone(maker, stage, root)
     return Ancestor(
         OUTPUT_NAMES.get(stage, stage), entry.key, maker.run_id, _facts(maker, run, stage), parents
     )
+
+
+def _of_the_round_before(
+    run: Manifest, stages: tuple[str, ...], manifests: list[Manifest], root: Path
+) -> tuple[Ancestor, ...]:
+    """The outputs of the run's round before that a stage starts from."""
+    earlier = next((other for other in manifests if other.run_id == run.continues), None)
+    if earlier is None:
+        return tuple(Ancestor(OUTPUT_NAMES[stage], "its run is not here", run.continues) for stage in stages)
+    return tuple(_ancestor(earlier, stage, manifests, root) for stage in stages)
 
 
 def _facts(maker: Manifest, run: Manifest, stage: str) -> dict[str, str]:

@@ -84,6 +84,9 @@ class Costs(Closed):
     check_interactions: int = Field(
         0, ge=0, description="Steps of the real environment spent on checks and evaluation."
     )
+    earlier_real_interactions: int = Field(
+        0, ge=0, description="Steps of the real environment, of training and of checks, in rounds before."
+    )
     replayed_episodes: int = Field(
         0, ge=0, description="Evaluation episodes that were played again after a failure of infrastructure."
     )
@@ -113,6 +116,7 @@ class Manifest(Closed):
         "absolute.",
     )
     continues: str = Field("", description="The run whose models this run went on with; empty for most.")
+    round: int = Field(1, ge=1, description="1, or one more than that of the run that it went on with.")
     created: str = Field(
         default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"), description="UTC, ISO 8601."
     )

@@ -28,6 +28,7 @@ from flows.cli.command import (
     show_progress,
 )
 from flows.cli.logs import prepare_refinement, prepare_run_on_logs
+from flows.cli.rounds import prepare_next_round
 from flows.printing.output import JsonFile, VerbGroup, open_closed_streams, output
 
 _EPILOG = (
@@ -176,6 +177,37 @@ def refine(
         began = time.monotonic()
         with show_progress(settings, workspace, debug):
             result = refine_flow(settings, workspace, run)
+        finish_retrain(page, result, time.monotonic() - began)
+
+
+@app.command()
+def next_round(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A finished run: its id, or `latest`.")],
+    overrides: Overrides = None,
+    json_file: JsonFile = None,
+    config: ConfigFile = None,
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Train the experience model on a run's real episodes, and go on with its policy: dream, reality, gate.
+
+    Real episodes are those of RL in reality, of the comparisons with it, and of replayed dreams. The config
+    is that of the run, with the values given here.
+
+    Examples:
+
+        dreamgym next-round latest
+
+        dreamgym next-round 20260131-142530-9f3a rl.real.budget=2000
+    """
+    with report_failures(debug, resumes=True), output(json_file) as page:
+        settings, workspace = prepare_next_round(run, config, overrides, root)
+        from flows.next_round import next_round as next_round_flow
+
+        prepare_flow_logs(debug)
+        began = time.monotonic()
+        with show_progress(settings, workspace, debug):
+            result = next_round_flow(settings, workspace, run)
         finish_retrain(page, result, time.monotonic() - began)
 
 

@@ -213,7 +213,7 @@ def _examine(run: Run, inputs: Inputs, work: Path) -> Outcome:
     adapter = make_adapter(config.environment)
     tasks = examined_tasks(run)
     real_episodes = trajectories(tasks, read_transitions(inputs["episodes"]))
-    model, buffer, dream = open_dream(run, inputs["model"], inputs["train"])
+    model, buffer, dream = open_dream(run, inputs)
     with decoding(config):
         judged = judge_predictions(model, buffer, adapter, real_episodes)
         max_steps = min(OPEN_LOOP_STEPS, config.environment.max_steps)

@@ -9,8 +9,8 @@ from components.errors import DataError, DreamGymError
 from components.tracking.manifest import Manifest
 from components.tracking.runs import find_run, list_runs
 from components.tracking.stage_store.stage_result import StageResult
-from components.tracking.stage_store.stage_store import StageStore
 from flows.jobs.import_logs import WORLD
+from flows.past_runs.past_stages import past_stages
 
 TAKEN = ("validate", "experience_model", "clone", "synthetic_rl")
 """Stages whose results a run in a live world goes on with."""
@@ -53,15 +53,4 @@ def stages_on_logs(root: Path, name: str) -> tuple[str, list[StageResult]]:
             "environment in the run itself.",
             "Name another run: dreamgym retrain --logs FILE makes one.",
         )
-    keys = {stage.name: stage.key for stage in manifest.stages}
-    store = StageStore(root / ".dreamgym" / "stages")
-    results = {stage: store.find(stage, keys[stage]) for stage in TAKEN}
-    missing = [stage for stage, result in results.items() if result is None]
-    if missing:
-        raise DataError(
-            f"The stage {missing[0]} of run {manifest.run_id} is not in {root / '.dreamgym' / 'stages'}.",
-            "Expected its result, undamaged.",
-            f"Make it again: dreamgym retrain --config runs/{manifest.run_id}/config.json, then refine that "
-            "run.",
-        )
-    return manifest.run_id, [result for result in results.values() if result is not None]
+    return manifest.run_id, past_stages(root, manifest, TAKEN)

@@ -43,6 +43,9 @@ from flows.run.stage_key import (
     input_paths,
 )
 
+ROUND_STRIDE = 1000
+"""Added to the seed in each further round."""
+
 
 class StageOverdue(TimeoutError):
     """A stage's time is up."""
@@ -58,6 +61,7 @@ class Run:
         metrics: name -> value, n and interval as JSON values.
         manifest: the record of the run, after `start`.
         directory: `runs/<id>/`, after `start`.
+        round: 1, or one more than that of the run that this one goes on with.
         label: the run's name in MLflow and Prefect, after `start`.
         parent: id of the run's parent run in MLflow, after `start`.
     """
@@ -72,10 +76,16 @@ class Run:
         self.root = root
         self.data = DataLayout.of(root, config.environment.name)
         self.logs = logs or self.data
+        self.round = 1
         self.store = StageStore(root / ".dreamgym" / "stages")
         self.results: dict[str, StageResult] = {}
         self.metrics: dict[str, dict[str, Any]] = {}
         self.curves = StageCurves(lambda mlflow_runs, points: self.tracker.log_points(mlflow_runs, points))
+
+    @property
+    def round_seed(self) -> int:
+        """Seed of what the policy plays in this round: no round repeats another's games."""
+        return self.config.seed + ROUND_STRIDE * (self.round - 1)
 
     @cached_property
     def tracker(self) -> Tracker:
@@ -155,8 +165,15 @@ class Run:
         self._record_result(result, stage_run)
         return result
 
-    def adopt(self, result: StageResult) -> None:
-        """Record a finished stage of another run as this run's, with its own MLflow run."""
+    def adopt(self, result: StageResult, *, is_counted: bool = True) -> None:
+        """Record a finished stage of another run as this run's, with its own MLflow run.
+
+        Args:
+            is_counted: its costs are costs of this run too.
+        """
+        if not is_counted:
+            details = {name: value for name, value in result.details.items() if name != "costs"}
+            result = dataclasses.replace(result, details=details)
         stage_run = self.tracker.start_stage(self.parent, result.name, {"dreamgym.stage_key": result.key})
         self._record_result(dataclasses.replace(result, reused=True), stage_run)
 

@@ -22,6 +22,8 @@ from components.policy.rl.loop import Loop, LoopState
 from components.policy.rl.rollout_workers import Player
 from components.policy.rl.task_source import TaskSource
 from components.policy.rollout import Rollout, Stamp
+from components.records import Transition
+from components.trajectories.replay_log import append_transitions
 from flows.run.pipeline_run import Run
 from flows.run.run_data import episodes_to_clone
 from flows.run.stage import Outcome
@@ -83,6 +85,28 @@ def _demonstrations(run: Run, policy: Policy, settings: RLConfig, train: Path) -
     return [
         render_demonstration(policy.text, episode) for episode in episodes_to_clone(run, train, ["expert"])
     ]
+
+
+def keep_transitions(log: Path, iteration: int, rollouts: Sequence[Rollout]) -> list[Transition]:
+    """Append an iteration's transitions to a stage's log and return them.
+
+    Episodes that infrastructure ended, or to which a dream had no answer, are left out.
+    """
+    transitions = [
+        step
+        for rollout in rollouts
+        if not (rollout.unparsable or rollout.broken)
+        for step in rollout.trajectory.steps
+    ]
+    write_shard(log, iteration, transitions)
+    return transitions
+
+
+def write_shard(log: Path, iteration: int, transitions: Sequence[Transition]) -> None:
+    """Append an iteration's transitions to a stage's log, unless a resumed iteration already has."""
+    name = f"iteration-{iteration:04d}"
+    if not any(shard.stem.endswith(name) for shard in log.glob("*.parquet")):
+        append_transitions(log, transitions, name)
 
 
 def run_loop(

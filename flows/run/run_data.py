@@ -15,9 +15,13 @@ from components.experience.retrieval.encoders import encoder_identity
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.language.pretrained.model_directory import find_model
 from components.records import Task, Trajectory
+from components.trajectories.replay_log import read_log
 from components.trajectories.store import held_out, read_tasks, read_transitions, trajectories
 from flows.run.pipeline_run import Run
-from flows.run.stage import Fingerprint
+from flows.run.stage import Fingerprint, Inputs, StageOutput
+
+EXPERIENCE = "experience"
+"""Input and output of stages: real episodes of the policy, a log of transitions."""
 
 
 def has_live_world(run: Run) -> bool:
@@ -59,6 +63,32 @@ def training_episodes(run: Run, train: Path) -> list[Trajectory]:
 def model_episodes(run: Run, train: Path) -> list[Trajectory]:
     """Return the training episodes that the experience model is trained on and retrieves from."""
     return select_episodes(training_episodes(run, train), run.config.experience_model, run.config.seed)
+
+
+def experience_input(run: Run) -> dict[str, StageOutput]:
+    """Return the real episodes of earlier rounds as input of a stage; empty in the first round."""
+    model = run.results.get("experience_model")
+    return (
+        {EXPERIENCE: StageOutput("experience_model", EXPERIENCE)}
+        if model and EXPERIENCE in model.outputs
+        else {}
+    )
+
+
+def known_episodes(run: Run, inputs: Inputs) -> list[Trajectory]:
+    """Return the episodes that the dream retrieves from: the offline ones, then those of earlier rounds.
+
+    Args:
+        inputs: of a stage, with `train` and those of `experience_input`.
+    """
+    recorded = model_episodes(run, inputs["train"])
+    return recorded + (read_experience(run, inputs[EXPERIENCE]) if EXPERIENCE in inputs else [])
+
+
+def read_experience(run: Run, log: Path) -> list[Trajectory]:
+    """Return the real episodes of a stage's log of transitions."""
+    steps = read_log(log)
+    return trajectories(read_tasks(run.data.tasks("train")), steps) if steps else []
 
 
 def episodes_to_clone(run: Run, train: Path, behaviours: Sequence[str]) -> list[Trajectory]:

@@ -18,7 +18,8 @@ from components.language.compute import compute_of
 from components.language.endpoint.json_endpoint import Endpoint
 from components.records import Transition
 from flows.run.pipeline_run import Run
-from flows.run.run_data import index_directories, model_episodes, open_buffer
+from flows.run.run_data import index_directories, known_episodes, open_buffer
+from flows.run.stage import Inputs
 from flows.run.system_turns import world_description
 from flows.run.teacher_annotations import ANSWERS
 
@@ -78,10 +79,14 @@ def quotation_check(config: Config) -> GroundingCheck | None:
     return adapter.grounded
 
 
-def open_dream(run: Run, model: Path, train: Path) -> tuple[DreamingModel, ReplayBuffer, Dream]:
-    """Open the experience model in `model`, the buffer of its training episodes, and the dream over both."""
-    buffer = open_buffer(run, model_episodes(run, train))
-    experience_model = load_experience_model(run.config, model, run.root)
+def open_dream(run: Run, inputs: Inputs) -> tuple[DreamingModel, ReplayBuffer, Dream]:
+    """Open the experience model, the buffer of the episodes that it knows, and the dream over both.
+
+    Args:
+        inputs: of a stage: `model`, `train` and those of `experience_input`.
+    """
+    buffer = open_buffer(run, known_episodes(run, inputs))
+    experience_model = load_experience_model(run.config, inputs["model"], run.root)
     return experience_model, buffer, _make_dream(run.config, experience_model, buffer)
 
 

@@ -21,7 +21,7 @@ from components.evaluation.metrics.rollout_agreement import (
     split_into_batches,
     undecided_note,
 )
-from components.experience.real_replay import replay
+from components.experience.real_replay import replay, replayed_steps
 from components.experience.replay_record import replay_record
 from components.experience.step_judgements import judge_predictions
 from components.language.threads import decoding
@@ -30,8 +30,9 @@ from components.policy.rollout import Rollout, play, play_whole
 from components.policy.task_draws import draw_tasks
 from components.records import Task
 from components.tracking.stage_store.stage_result import StageResult
+from components.trajectories.replay_log import append_transitions
 from flows.run.pipeline_run import Run
-from flows.run.run_data import encoder_input, families_config, training_tasks
+from flows.run.run_data import EXPERIENCE, encoder_input, experience_input, families_config, training_tasks
 from flows.run.run_dream import open_dream
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 
@@ -57,6 +58,7 @@ def check_dream(run: Run, policy_stage: str, suffix: str) -> Stage:
             "train": StageOutput("validate", "train"),
             "tasks": run.data.tasks("train"),
             **encoder_input(run),
+            **experience_input(run),
         },
         config=config,
         code=__name__,
@@ -76,9 +78,9 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
     adapter = make_adapter(config.environment)
     settings = config.fidelity
     candidates = training_tasks(run)
-    drawn_tasks = draw_tasks(candidates, settings.policy_tasks * settings.max_batches, config.seed)
+    drawn_tasks = draw_tasks(candidates, settings.policy_tasks * settings.max_batches, run.round_seed)
     batches = split_into_batches(drawn_tasks, len(candidates), settings.policy_tasks)
-    model, buffer, dream = open_dream(run, inputs["model"], inputs["train"])
+    model, buffer, dream = open_dream(run, inputs)
     policy = Policy.load(inputs["policy"], max_new_tokens=config.rl.dream.max_new_tokens, compute=run.compute)
     options: dict[str, Any] = {
         "max_steps": config.environment.max_steps,
@@ -91,14 +93,14 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
     check = AgreementCheck()
     replay_batch = partial(replay, adapter)
     with decoding(config):
-        check.add(dream_batch(batches[0], config.seed), replay_batch)
+        check.add(dream_batch(batches[0], run.round_seed), replay_batch)
         with closing(adapter.open()) as real_world:
-            real = play_whole(policy, real_world, batches[0], seed=config.seed, **options)
+            real = play_whole(policy, real_world, batches[0], seed=run.round_seed, **options)
             real_steps = real_world.interactions
         refused_before = model.incoherent_answers
         judged = judge_predictions(model, buffer, adapter, [r.trajectory for r in real if r.trajectory.steps])
         refused_in_judging = model.incoherent_answers - refused_before
-        play_until_decided(check, batches, settings, config.seed, dream_batch, replay_batch)
+        play_until_decided(check, batches, settings, run.round_seed, dream_batch, replay_batch)
     buffer.close()
     real_steps += check.steps
     wins = sum(r.trajectory.success for r in real)
@@ -106,6 +108,8 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
         judged, check.replays, len(check.rollouts), wins, suffix=suffix, real_episodes=len(real)
     )
     metrics |= agreement_metrics(check, settings, suffix)
+    real_steps_taken = [step for rollout in real for step in rollout.trajectory.steps]
+    append_transitions(work / EXPERIENCE, real_steps_taken + replayed_steps(check.replays), "check")
     records = [replay_record(adapter, one) for one in check.replays]
     (work / "replays.json").write_text(json.dumps(records, indent=1))
     metrics[f"fidelity/check_interactions/{suffix}"] = exact_value(real_steps)
@@ -121,5 +125,8 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
     if note := undecided_note(check, settings, suffix):
         get_run_logger().warning(note)
     return Outcome(
-        {"replays": "replays.json"}, metrics, details={"gate_note": note} if note else {}, costs=costs
+        {"replays": "replays.json", EXPERIENCE: EXPERIENCE},
+        metrics,
+        details={"gate_note": note} if note else {},
+        costs=costs,
     )

@@ -60,7 +60,7 @@ def _evaluate(run: Run, inputs: Inputs, work: Path) -> Outcome:
         {}, {"logs/logged_success_rate": proportion(sum(wins), len(wins), config.evaluation.confidence)}
     )
     solved = [episode for episode in logged if episode.success]
-    model, buffer, dream = open_dream(run, inputs["model"], inputs["train"])
+    model, buffer, dream = open_dream(run, inputs)
     tokens = 0
     with decoding(config):
         for name in POLICIES:

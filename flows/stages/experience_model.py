@@ -106,12 +106,30 @@ def _prompt(run: Run, inputs: Inputs, work: Path) -> Outcome:
 
 
 def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
-    quotation_check(run.config)  # refuses a missing capability of the adapter before the training
-    config = run.config
     episodes = model_episodes(run, inputs["train"])
-    buffer = open_buffer(run, episodes)
+    return train_and_measure(run, run.config, inputs, work, start=inputs["backbone"], episodes=episodes)
+
+
+def train_and_measure(
+    run: Run,
+    config: Config,
+    inputs: Inputs,
+    work: Path,
+    *,
+    start: Path,
+    episodes: list[Trajectory],
+    known: list[Trajectory] | None = None,
+) -> Outcome:
+    """Train the model in `start` on `episodes`, and measure its fidelity on held-out transitions.
+
+    Args:
+        config: that of the run, or with other passes.
+        known: episodes that it retrieves from; None: those that it is trained on.
+    """
+    quotation_check(config)  # refuses a missing capability of the adapter before the training
+    buffer = open_buffer(run, episodes if known is None else known)
     backbone, vocabulary = load_backbone(
-        inputs["backbone"],
+        start,
         run.compute.device,
         text_format=config.backbone.format,
         system=experience_model_system(config),
@@ -119,7 +137,7 @@ def _fine_tune(run: Run, inputs: Inputs, work: Path) -> Outcome:
     teacher = self_teacher(config, backbone, vocabulary, run.compute)
     examples, annotation = training_examples(config, run.root, work, vocabulary, buffer, episodes, teacher)
     settings = config.experience_model
-    seed = config.seed
+    seed = run.round_seed
     model = add_lora(backbone, config.lora, added=vocabulary.added, seed=seed, frozen=run.compute.frozen)
     with training(config):
         record = supervised_finetune(

@@ -125,9 +125,9 @@ def next_commands(manifest: Manifest, root: Path, model: Path) -> list[str]:
     }
     if manifest.data.dvc_out:
         commands[f"{program} data use {run} {in_workspace}"] = "data/ and data.dvc take this run's version"
-    if manifest.flow == "refine":
+    if manifest.flow in ("refine", "next-round"):
         other_seed = f"{program} retrain --config {config} seed={seed + 1} {in_workspace}"
-        del commands[other_seed]  # it would train on the live world's recordings
+        del commands[other_seed]  # it would begin a first round
         return [f"{command}   # {words}" for command, words in commands.items()]
     if commit := manifest.data.experiment_commit:
         commands[f"{program} reproduce {run} {in_workspace}"] = (

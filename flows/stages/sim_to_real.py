@@ -22,10 +22,11 @@ from flows.run.rl_training import (
     build_loop,
     finish_training,
     impossible_actions,
+    keep_transitions,
     run_loop,
     snapshots_config,
 )
-from flows.run.run_data import families_config, training_tasks
+from flows.run.run_data import EXPERIENCE, families_config, training_tasks
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 
 
@@ -71,7 +72,8 @@ def _train(
     policy = Policy.load(inputs["policy"], compute=run.compute)
     world = adapter.open(settings.budget)
 
-    def figures(_iteration: int, rollouts: list[Rollout]) -> dict[str, float]:
+    def figures(iteration: int, rollouts: list[Rollout]) -> dict[str, float]:
+        keep_transitions(work / EXPERIENCE, iteration, rollouts)
         return impossible_actions(adapter, rollouts)
 
     try:
@@ -82,7 +84,7 @@ def _train(
             player=LocalPlayer(world),
             tasks=EvenTasks(training_tasks(run)),
             stamp=Stamp(REAL, policy_version, run.manifest.run_id, "real"),
-            seed=run.config.seed + 1,
+            seed=run.round_seed + 1,
             train=inputs["train"],
             work=work,
             tokens=lambda: policy.tokens,
@@ -92,5 +94,7 @@ def _train(
         world.close()
     outcome = finish_training(name, policy, state, work)
     outcome.metrics[f"{name}/real_interactions"] = exact_value(state.interactions)
+    (work / EXPERIENCE).mkdir(exist_ok=True)  # with no iteration there is no real step
+    outcome.outputs[EXPERIENCE] = EXPERIENCE
     outcome.costs = {"real_interactions": state.interactions, "tokens_generated": state.tokens}
     return outcome

@@ -14,6 +14,7 @@ from components.evaluation.dream_watch import CHECK_INTERACTIONS, DreamWatch
 from components.evaluation.metrics.intervals import exact_value
 from components.experience.dream import Dream
 from components.experience.dreaming_model import DreamingModel
+from components.experience.real_replay import replayed_steps
 from components.experience.retrieval.encoders import make_encoder
 from components.experience.tasks.curriculum import Curriculum
 from components.experience.tasks.judged_tasks import JudgedFeasibility
@@ -27,8 +28,8 @@ from components.policy.rl.loop_checkpoints import read_iteration_count
 from components.policy.rl.rollout_workers import DreamPlayer, LocalDreamPlayer, ProcessPoolPlayer
 from components.policy.rl.task_source import EvenTasks, TaskSource
 from components.policy.rollout import Rollout, Stamp
-from components.records import SYNTHETIC, Task, Transition
-from components.trajectories.replay_log import append_transitions, read_log
+from components.records import SYNTHETIC, Task
+from components.trajectories.replay_log import read_log
 from components.trajectories.store import held_out
 from flows.run.pipeline_run import Run
 from flows.run.rl_training import (
@@ -37,14 +38,18 @@ from flows.run.rl_training import (
     build_loop,
     finish_training,
     impossible_actions,
+    keep_transitions,
     run_loop,
     snapshots_config,
+    write_shard,
 )
 from flows.run.run_data import (
+    EXPERIENCE,
     encoder_input,
+    experience_input,
     families_config,
     index_directories,
-    model_episodes,
+    known_episodes,
     training_tasks,
 )
 from flows.run.run_dream import dream_with, load_experience_model
@@ -62,10 +67,13 @@ MAX_LISTED_TASKS = 50
 
 
 @stage_flow("synthetic-rl")
-def train_in_dream(run: Run) -> Stage:
+def train_in_dream(run: Run, start: str = "clone") -> Stage:
     """Stage: RL in the dream with the curriculum, without real interactions.
 
     Dreamed transitions are added to the buffer.
+
+    Args:
+        start: stage of the policy to start from.
     """
     config = run.slice("experience_model", "retrieval", "environment", "curriculum", "rl.dream")
     config |= run.computing(training=True) | families_config(run) | snapshots_config(run)
@@ -75,12 +83,13 @@ def train_in_dream(run: Run) -> Stage:
         config |= {"floor": run.config.fidelity.min_rollout_agreement}
     return Stage(
         "synthetic_rl",
-        work=partial(_train, run, run.results["clone"].key[:12]),
+        work=partial(_train, run, run.results[start].key[:12]),
         inputs={
             "model": StageOutput("experience_model", "model"),
-            "policy": StageOutput("clone", "policy"),
+            "policy": StageOutput(start, "policy"),
             "train": StageOutput("validate", "train"),
             **encoder_input(run),
+            **experience_input(run),
         },
         config=config,
         code=__name__,
@@ -89,7 +98,7 @@ def train_in_dream(run: Run) -> Stage:
 
 def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome:
     config = run.config
-    recorded = [step for episode in model_episodes(run, inputs["train"]) for step in episode.steps]
+    recorded = [step for episode in known_episodes(run, inputs) for step in episode.steps]
     weights = stored_weights(inputs["policy"]).count
     finished_iterations = read_iteration_count(
         work / CHECKPOINT, weights
@@ -109,7 +118,7 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
             player=dreams,
             tasks=tasks,
             stamp=Stamp(SYNTHETIC, policy_version, run.manifest.run_id, "dream"),
-            seed=config.seed,
+            seed=run.round_seed,
             train=inputs["train"],
             work=work,
             tokens=lambda: model.tokens + dreams.tokens + policy.tokens,
@@ -122,7 +131,8 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
     outcome.metrics["synthetic_rl/dreamed_interactions"] = exact_value(state.interactions)
     outcome.metrics[f"synthetic_rl/{CHECK_INTERACTIONS}"] = exact_value(check_interactions)
     (work / REPLAY).mkdir(exist_ok=True)  # with no iteration there is no dreamed step
-    outcome.outputs[REPLAY] = REPLAY
+    (work / EXPERIENCE).mkdir(exist_ok=True)  # with no check there is no real step
+    outcome.outputs |= {REPLAY: REPLAY, EXPERIENCE: EXPERIENCE}
     outcome.costs = {CHECK_INTERACTIONS: check_interactions, "tokens_generated": state.tokens}
     outcome.costs |= model.endpoint_costs
     if judge is not None:
@@ -207,22 +217,13 @@ def _keep_rollouts(run: Run, loop: Loop, dreams: DreamPlayer, work: Path) -> OnR
     rejected = _RejectedAnswers(dreams)
 
     def keep(iteration: int, rollouts: list[Rollout]) -> dict[str, float]:
-        transitions = [
-            step for rollout in rollouts if not rollout.unparsable for step in rollout.trajectory.steps
-        ]
-        _write_shard(work / REPLAY, iteration, transitions)
-        dreams.remember(transitions)
+        dreams.remember(keep_transitions(work / REPLAY, iteration, rollouts))
         figures = impossible_actions(adapter, rollouts) | rejected.figures()
-        return figures | watch.check(iteration, rollouts, loop.state.series)
+        figures |= watch.check(iteration, rollouts, loop.state.series)
+        write_shard(work / EXPERIENCE, iteration, replayed_steps(watch.replays))
+        return figures
 
     return keep
-
-
-def _write_shard(log: Path, iteration: int, transitions: list[Transition]) -> None:
-    """Append an iteration's transitions to the stage's log, unless a resumed iteration already has."""
-    name = f"iteration-{iteration:04d}"
-    if not any(shard.stem.endswith(name) for shard in log.glob("*.parquet")):
-        append_transitions(log, transitions, name)
 
 
 class _RejectedAnswers:

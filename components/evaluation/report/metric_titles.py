@@ -86,6 +86,10 @@ TERMS = {
     "interactions": ("interactions", "steps in the environment of this stage"),
     "dreamed_interactions": ("dreamed interactions", "steps that the experience model answered"),
     "real_interactions": ("real interactions", "steps in the real environment for training"),
+    "earlier_real_interactions": (
+        "earlier real interactions",
+        "real steps of the rounds before, for training and for checks",
+    ),
     "check_interactions": (
         "check interactions",
         "real steps for checks and evaluation, not for training",

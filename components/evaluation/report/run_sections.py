@@ -131,7 +131,7 @@ def _interactions_sentence(metrics: Metrics) -> str:
     if training and checks:
         return (
             f"Real interactions spent: {format_value(training)} for training, {format_value(checks)} for "
-            "checks and evaluation."
+            f"checks and evaluation{_earlier_interactions(metrics)}."
         )
     counts = [
         f"{format_value(entry)} ({name})"
@@ -139,6 +139,11 @@ def _interactions_sentence(metrics: Metrics) -> str:
         if re.fullmatch(_INTERACTIONS, name) and entry.get("value") is not None
     ]
     return f"Real interactions spent: {', '.join(counts)}." if counts else ""
+
+
+def _earlier_interactions(metrics: Metrics) -> str:
+    earlier = metrics.get("cost/earlier_real_interactions")
+    return f"; {format_value(earlier)} in the rounds before" if earlier else ""
 
 
 def _tokens_sentence(metrics: Metrics) -> str:

@@ -113,9 +113,14 @@ def _cost_rows(manifest: Manifest, wall_seconds: float) -> list[list[str]]:
     restarts = (
         f"; {costs.replayed_episodes:,} episodes restarted after a failure" if costs.replayed_episodes else ""
     )
+    earlier = (
+        f"; {costs.earlier_real_interactions:,} in the rounds before"
+        if costs.earlier_real_interactions
+        else ""
+    )
     interactions = (
         f"{costs.real_interactions:,} for training, "
-        f"{costs.check_interactions:,} for checks and evaluation{restarts}"
+        f"{costs.check_interactions:,} for checks and evaluation{restarts}{earlier}"
     )
     tokens = f"{costs.tokens_trained:,} trained on, {costs.tokens_generated:,} generated"
     before, after = manifest.data.dvc_in, manifest.data.dvc_out

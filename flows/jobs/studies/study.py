@@ -29,14 +29,16 @@ from components.trajectories.store import DataLayout, read_tasks
 from flows.jobs.studies.cell_origin import Origin, origin_of
 from flows.jobs.studies.method_config import method_config
 from flows.jobs.studies.study_cells import cell_file, cell_of_run, read_cell, write_cell
-from flows.jobs.studies.study_methods import BASE, METHODS, bases_against
+from flows.jobs.studies.study_methods import BASE, METHODS, Method, bases_against
 from flows.run.pipeline_run import Run
 from flows.run.plan import PlannedStage
 from flows.run.rl_training import SNAPSHOTS
+from flows.run.stage import Stage
 from flows.stages.clone import clone_policy
 from flows.stages.evaluate_held_out import evaluate_policy, evaluate_snapshots
 from flows.stages.experience_model import fine_tune_experience_model
 from flows.stages.logged_rl import train_on_logged_pairs
+from flows.stages.refresh_experience_model import refresh_experience_model
 from flows.stages.sim_to_real import refine_in_reality, train_in_reality
 from flows.stages.synthetic_rl import train_in_dream
 from flows.stages.validate import validate_data
@@ -105,26 +107,30 @@ def run_cell(config: Config, root: Path, name: str, origin: Origin, directory: P
         # Offline learning from recorded episodes, if the method is one.
         if method.logged:
             train_on_logged_pairs(run)
-        # RL in the dream, if the method uses one.
-        if method.dream:
-            fine_tune_experience_model(run)
-            train_in_dream(run)
-        # RL in the real environment: briefly after the dream, or alone with the whole budget.
-        if method.real and method.dream:
-            refine_in_reality(run)
-        elif method.real:
-            train_in_reality(run)
+        rounds = []
+        for number in range(1, method.rounds + 1):
+            run.round = number
+            # RL in the dream, if the method uses one; it first learns from the real episodes before.
+            if method.dream:
+                (fine_tune_experience_model if number == 1 else refresh_experience_model)(run)
+                train_in_dream(run, "clone" if number == 1 else method.last)
+            # RL in the real environment: briefly after the dream, or alone with the whole budget.
+            if method.real and method.dream:
+                refine_in_reality(run)
+            elif method.real:
+                train_in_reality(run)
+            # The test games with copies of the policy from during training, for the learning curves.
+            for stage in method.stages if run.config.study.curve_every else []:
+                if SNAPSHOTS in run.results[stage].outputs:
+                    evaluate_snapshots(run, stage)
+            rounds.append(dict(run.results))
         # Held-out real games.
         evaluate_policy(run, method.last)
-        # The same games with copies of the policy from during training, for the learning curves.
-        for stage in method.stages if run.config.study.curve_every else []:
-            if SNAPSHOTS in run.results[stage].outputs:
-                evaluate_snapshots(run, stage)
         run.finish()
     except BaseException as error:
         run.fail(error)
         raise
-    return cell_of_run(run, name, origin)
+    return cell_of_run(run, name, origin, rounds)
 
 
 def steps_of(config: Config, name: str) -> dict[str, PlannedStage]:
@@ -133,12 +139,27 @@ def steps_of(config: Config, name: str) -> dict[str, PlannedStage]:
     steps = {"validate": PlannedStage(validate_data.declare), "clone": PlannedStage(clone_policy.declare)}
     if method.logged:
         steps["logged_rl"] = PlannedStage(train_on_logged_pairs.declare)
+    for number in range(1, method.rounds + 1):
+        own = _steps_of_round(config, method, number)
+        steps |= {f"{step} {number}" if number > 1 else step: planned for step, planned in own.items()}
+    steps["evaluate_policy"] = PlannedStage(lambda run: evaluate_policy.declare(run, method.last))
+    return steps
+
+
+def _steps_of_round(config: Config, method: Method, number: int) -> dict[str, PlannedStage]:
+    """Return the steps of one round of dream and reality; a method without a dream has one round."""
+
+    def learn(run: Run) -> Stage:
+        run.round = number
+        return (fine_tune_experience_model if number == 1 else refresh_experience_model).declare(run)
+
+    steps: dict[str, PlannedStage] = {}
     if method.dream:
-        steps["experience_model"] = PlannedStage(fine_tune_experience_model.declare)
-        steps["synthetic_rl"] = PlannedStage(train_in_dream.declare)
+        start = "clone" if number == 1 else method.last
+        steps["experience_model"] = PlannedStage(learn)
+        steps["synthetic_rl"] = PlannedStage(lambda run: train_in_dream.declare(run, start))
     if method.real:
         steps[method.last] = PlannedStage((refine_in_reality if method.dream else train_in_reality).declare)
-    steps["evaluate_policy"] = PlannedStage(lambda run: evaluate_policy.declare(run, method.last))
     if config.study.curve_every:
         steps |= {f"snapshots_{stage}": _snapshots_step(stage) for stage in method.stages}
     return steps

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
@@ -79,19 +79,29 @@ def read_cell(directory: Path, method: str, seed: int, origin: Origin) -> Cell |
     return cell
 
 
-def cell_of_run(run: Run, name: str, origin: Origin) -> Cell:
-    """Return the cell of a finished run. Args: name: of the method."""
+Results = Mapping[str, StageResult]
+"""Stage -> its result."""
+
+
+def cell_of_run(run: Run, name: str, origin: Origin, rounds: Sequence[Results] = ()) -> Cell:
+    """Return the cell of a finished run.
+
+    Args:
+        name: of the method.
+        rounds: results at the end of each round of dream and reality; empty: those of the run, of one round.
+    """
     families = {task.id: task.family for task in read_tasks(run.data.tasks("test"))}
     games = json.loads(run.results["evaluate_policy"].outputs["games"].read_text())
     method = METHODS[name]
-    seconds = {
-        stage: result.seconds
-        for stage, result in run.results.items()
-        if stage in ("experience_model", *method.stages)
-    }
-    stages = [run.results[stage] for stage in method.stages]
+    trained = [
+        results[stage]
+        for results in rounds or [run.results]
+        for stage in ("experience_model", *method.stages)
+        if stage in results
+    ]
+    stages = [result for result in trained if result.name in method.stages]
     costs = run.manifest.costs
-    curve = _learning_curve(stages, seconds.get("experience_model", 0.0))
+    curve = _learning_curve(trained)
     return Cell(
         name,
         run.config.seed,
@@ -101,9 +111,9 @@ def cell_of_run(run: Run, name: str, origin: Origin) -> Cell:
         real_interactions=costs.real_interactions,
         dreamed_interactions=_dreamed_interactions(stages),
         check_interactions=costs.check_interactions,
-        seconds=seconds,
+        seconds=_seconds(trained),
         curve=curve,
-        held_out=_held_out_curve(run, stages, curve),
+        held_out=_held_out_curve(rounds or [run.results], method.stages, curve),
         curriculum=_curriculum_records(stages),
         watched=_dream_checks(stages),
         figures=_mean_figures(run, stages),
@@ -113,25 +123,34 @@ def cell_of_run(run: Run, name: str, origin: Origin) -> Cell:
     )
 
 
+def _seconds(trained: Sequence[StageResult]) -> dict[str, float]:
+    """Return stage -> wall time of all rounds."""
+    seconds: dict[str, float] = {}
+    for result in trained:
+        seconds[result.name] = seconds.get(result.name, 0.0) + result.seconds
+    return seconds
+
+
 def _dreamed_interactions(stages: Sequence[StageResult]) -> int:
     totals = (_interactions(result) for result in stages if result.name == "synthetic_rl")
     return int(sum(interactions[-1] for interactions in totals if interactions))
 
 
 def _held_out_curve(
-    run: Run, stages: Sequence[StageResult], curve: Sequence[Sequence[float]]
+    rounds: Sequence[Results], stages: Sequence[str], curve: Sequence[Sequence[float]]
 ) -> list[list[float]]:
-    """Return `Cell.held_out`."""
+    """Return `Cell.held_out`. Args: stages: names of those of RL."""
     points = []
     earlier_iterations = 0
-    for stage in stages:
-        snapshots = run.results.get(f"snapshots_{stage.name}")
-        won = json.loads(snapshots.outputs["games"].read_text()) if snapshots else {}
-        points += [
-            [*curve[earlier_iterations + int(name) - 1][:3], sum(games.values()) / len(games)]
-            for name, games in won.items()
-        ]
-        earlier_iterations += len(_interactions(stage))
+    for results in rounds:
+        for stage in stages:
+            snapshots = results.get(f"snapshots_{stage}")
+            won = json.loads(snapshots.outputs["games"].read_text()) if snapshots else {}
+            points += [
+                [*curve[earlier_iterations + int(name) - 1][:3], sum(games.values()) / len(games)]
+                for name, games in won.items()
+            ]
+            earlier_iterations += len(_interactions(results[stage]))
     return points
 
 
@@ -176,25 +195,24 @@ def _mean_figures(run: Run, stages: Sequence[StageResult]) -> dict[str, float]:
     return figures
 
 
-def _learning_curve(stages: Sequence[StageResult], began: float) -> list[list[float]]:
+def _learning_curve(trained: Sequence[StageResult]) -> list[list[float]]:
     """Return `Cell.curve`.
 
     Args:
-        began: seconds of the experience model's fine-tuning, which the clock includes; 0 without one.
+        trained: the results of all rounds. The clock runs while the experience model is trained, too.
     """
     curve: list[list[float]] = []
-    real = dreamed = 0.0
-    clock = began
-    for result in stages:
+    real = dreamed = clock = 0.0
+    for result in trained:
         series = series_of(result)
         rates = series.get(f"{result.name}/success_rate", [])
         interactions = _interactions(result)
         times = list(accumulate(series.get(f"{result.name}/seconds", [])))
-        if not rates:  # nothing was played
-            continue
+        in_dream = result.name == "synthetic_rl"
         for rate, steps, seconds in zip(rates, interactions, times, strict=True):
-            in_dream = result.name == "synthetic_rl"
             curve.append([real + steps * (not in_dream), dreamed + steps * in_dream, clock + seconds, rate])
-        if curve:
+        if rates:
             real, dreamed, clock = curve[-1][:3]
+        elif result.name == "experience_model":
+            clock += result.seconds
     return curve

@@ -39,6 +39,8 @@ class Method:
             `LOGGED_LEARNING_RATE`; empty: none.
         changes: section of the config -> options that differ.
         transfer: train on the first half of the task families only.
+        rounds: of dream and reality; each has an equal part of the real interactions and of the iterations in
+            the dream, and from the second on the experience model is trained on the real episodes before.
         plain: GRPO as in its paper (`PLAIN`).
         like_dream: RL in reality has the iterations and rollouts of RL in the dream, and no other limit.
         needs_failures: it is the clone itself where only successes are cloned.
@@ -52,6 +54,7 @@ class Method:
     logged: str = ""
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     transfer: bool = False
+    rounds: int = 1
     plain: bool = False
     like_dream: bool = False
     needs_failures: bool = False
@@ -104,6 +107,13 @@ METHODS: dict[str, Method] = {
     "dream-rft": Method("RFT in the dream", dream="rft"),
     "s2r-grpo": Method("GRPO in the dream, then in reality", dream="grpo", real="grpo"),
     "s2r-ppo": Method("PPO in the dream, then in reality", dream="ppo", real="ppo"),
+    "rounds-grpo": Method(
+        "GRPO in the dream, then in reality, twice; the dream learns from the first real episodes",
+        dream="grpo",
+        real="grpo",
+        rounds=2,
+        base="s2r-grpo",
+    ),
     "s2r-rft": Method("RFT in the dream, then in reality", dream="rft", real="rft"),
     "no-retrieval": Method(
         "GRPO in a dream without demonstrations", dream="grpo", changes=VARIANTS["no-retrieval"], base=DREAM

@@ -297,16 +297,27 @@ def test_a_cell_has_its_methods_stages_in_their_order(every):
     assert list(steps_of(config, "grpo-real")) == [
         *before,
         "real_rl",
-        *played,
         *["snapshots_real_rl"] * bool(every),
+        *played,
     ]
     last = ["snapshots_synthetic_rl", "snapshots_sim_to_real"] if every else []
     found = steps_of(config, "s2r-grpo")
-    assert list(found) == [*before, *dreamed, "sim_to_real", *played, *last]
+    first = [*dreamed, "sim_to_real", *last]
+    assert list(found) == [*before, *first, *played]
+    again = [f"{stage} 2" for stage in first]
+    assert list(steps_of(config, "rounds-grpo")) == [*before, *first, *again, *played]
     if every:
         kept_none = StageResult("sim_to_real", "0", ROOT, {}, {"policy": ROOT}, {}, 1.0)
         run = SimpleNamespace(results={"sim_to_real": kept_none})
         assert not found["snapshots_sim_to_real"].condition(run)
+
+
+def test_each_round_has_an_equal_part_of_the_iterations_and_of_the_real_steps():
+    config = load_config(ROOT / "configs" / "study.yaml", ["rl.real.tasks=6"])
+    one, two = (method_config(config, name, 0, []).rl for name in ("s2r-grpo", "rounds-grpo"))
+    assert two.real.budget == one.real.budget // 2
+    assert 2 * two.dream.iterations - one.dream.iterations in (0, 1)
+    assert 0 < two.dream.check_every <= two.dream.iterations
 
 
 def test_another_method_takes_the_place_of_the_base_and_ablations_keep_theirs():
