@@ -79,6 +79,12 @@ class StudyConfig(Section):
         description="RL iterations between the policies that play held-out games for the learning curves; "
         "0: none.",
     )
+    rounds: int = Field(
+        1,
+        ge=1,
+        description="Rounds of dream and reality in which a cell trains; set by its method, which gives each "
+        "round its part of the iterations and the real interactions.",
+    )
 
 
 class PromotionConfig(Section):

@@ -14,10 +14,10 @@ from components.evaluation.metrics.intervals import exact_value
 from components.records import Trajectory
 from components.trajectories.recording import with_reasoning
 from components.trajectories.replay_log import append_transitions
+from flows.run.experience_training import experience_model_config, train_and_measure
 from flows.run.pipeline_run import Run
-from flows.run.run_data import EXPERIENCE, experience_input, model_episodes, read_experience
+from flows.run.run_data import EXPERIENCE, encoder_input, experience_input, model_episodes, read_experience
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
-from flows.stages.experience_model import fine_tune_experience_model, train_and_measure
 
 SOURCES = ("synthetic_rl", "check_dreamed", "sim_to_real")
 """Stages of the round before that play real episodes of its policy."""
@@ -37,18 +37,19 @@ def refresh_experience_model(run: Run) -> Stage:
             "A further round with experience_model.kind=prompted.",
             "Expected trained: real episodes change the weights, and a prompted model has none here.",
         )
-    first = fine_tune_experience_model.declare(run)
     played = [name for name in SOURCES if name in run.results and EXPERIENCE in run.results[name].outputs]
     return Stage(
         "experience_model",
         work=partial(_refresh, run, played),
         inputs={
-            **{name: source for name, source in first.inputs.items() if name != "backbone"},
             "model": StageOutput("experience_model", "model"),
+            "train": StageOutput("validate", "train"),
+            "fidelity": StageOutput("validate", "fidelity"),
+            **encoder_input(run),
             **experience_input(run),
             **{name: StageOutput(name, EXPERIENCE) for name in played},
         },
-        config=first.config,
+        config=experience_model_config(run),
         code=__name__,
     )
 

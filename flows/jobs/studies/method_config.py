@@ -100,25 +100,34 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
         rl["baseline"] |= {name: rl["dream"][name] for name in ("iterations", "tasks", "num_generations")}
         rollouts = rl["dream"]["iterations"] * rl["dream"]["tasks"] * rl["dream"]["num_generations"]
         rl["baseline"]["budget"] = rollouts * config.environment.max_steps
+    if method.rounds > config.study.rounds:
+        values["study"]["rounds"] = method.rounds
+        _divide_among_rounds(rl, method.rounds)
     if method.dream and method.real:
         rl["real"]["budget"] = _budget_after_dream(config, rl["real"], method.rounds)
-    if method.rounds > 1:
-        rl["dream"]["iterations"] = -(-rl["dream"]["iterations"] // method.rounds)
-        rl["dream"]["check_every"] = min(rl["dream"]["check_every"], rl["dream"]["iterations"])
     if method.transfer:
         values["data"]["families"] = _first_half(name, families)
     return values
 
 
+def _divide_among_rounds(rl: dict[str, Any], rounds: int) -> None:
+    """Give a round its part of the iterations in the dream, the real tasks and the real interactions."""
+    dream, real = rl["dream"], rl["real"]
+    dream["iterations"] = -(-dream["iterations"] // rounds)
+    dream["check_every"] = min(dream["check_every"], dream["iterations"])
+    real["tasks"] = max(1, real["tasks"] // rounds)
+    real["budget"] //= rounds
+
+
 def _budget_after_dream(config: Config, settings: Mapping[str, Any], rounds: int) -> int:
     """Return the real interactions of a round: a share of the baseline's, at most those configured."""
-    budget = min(settings["budget"], config.rl.baseline.budget // REAL_BUDGET_DIVISOR) // rounds
+    budget = min(settings["budget"], config.rl.baseline.budget // REAL_BUDGET_DIVISOR // rounds)
     iteration_steps = settings["tasks"] * settings["num_generations"] * config.environment.max_steps
     if iteration_steps > budget:
         raise ConfigError(
-            f"A {REAL_BUDGET_DIVISOR}th of rl.baseline.budget, in {rounds} "
-            f"round{'s' if rounds > 1 else ''}, is {budget} steps each; an iteration of rl.real may take "
-            f"{iteration_steps}.",
+            f"A {REAL_BUDGET_DIVISOR}th of rl.baseline.budget is "
+            + (f"{budget} steps in each of {rounds} rounds" if rounds > 1 else f"{budget} steps")
+            + f"; an iteration of rl.real may take {iteration_steps}.",
             next_step="Lower rl.real.tasks or rl.real.num_generations, or raise rl.baseline.budget.",
         )
     return int(budget)

@@ -313,9 +313,9 @@ def test_a_cell_has_its_methods_stages_in_their_order(every):
 
 
 def test_each_round_has_an_equal_part_of_the_iterations_and_of_the_real_steps():
-    config = load_config(ROOT / "configs" / "study.yaml", ["rl.real.tasks=6"])
+    config = load_config(ROOT / "configs" / "study.yaml")
     one, two = (method_config(config, name, 0, []).rl for name in ("s2r-grpo", "rounds-grpo"))
-    assert two.real.budget == one.real.budget // 2
+    assert (two.real.budget, two.real.tasks) == (one.real.budget // 2, one.real.tasks // 2)
     assert 2 * two.dream.iterations - one.dream.iterations in (0, 1)
     assert 0 < two.dream.check_every <= two.dream.iterations
 
