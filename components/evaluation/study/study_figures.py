@@ -11,6 +11,7 @@ from components.evaluation.report.charts import INK, blank_figure, style_axes
 from components.evaluation.report.curriculum_figure import draw_curriculum
 from components.evaluation.study.ablation_figure import draw_estimate_bars, save_figure
 from components.evaluation.study.cells import Cell
+from components.evaluation.study.graded_dreams import PREFIX, draw_graded_dreams, has_graded_dreams
 from components.evaluation.study.learning_curves import draw_learning_curves
 from components.evaluation.study.method_style import method_colour, method_label_offset
 from components.evaluation.study.reach_costs import reach_costs_by_seed
@@ -38,7 +39,9 @@ def draw_study(
         name: [cell for cell in method_cells if not cell.crash] for name, method_cells in cells.items()
     }
     finished = {name: method_cells for name, method_cells in finished.items() if method_cells}
-    methods = [name for name in finished if not name.startswith("transfer-") and name not in ABLATED[1:]]
+    methods = [
+        name for name in finished if not name.startswith(("transfer-", PREFIX)) and name not in ABLATED[1:]
+    ]
     figures = {
         "interactions": _draw_interactions(metrics, methods),
         "curves": draw_learning_curves(finished, methods),
@@ -60,6 +63,8 @@ def draw_study(
     if transfer_methods:
         all_family_methods = [name for name in finished if f"transfer-{name}" in transfer_methods]
         figures["transfer"] = _draw_transfer(metrics, [*transfer_methods, *all_family_methods], finished)
+    if has_graded_dreams(finished):
+        figures["graded-dreams"] = draw_graded_dreams(finished)
     paths = []
     for name, figure in figures.items():
         path = directory / f"study-{name}{suffix}"

@@ -12,7 +12,7 @@ from components.config.algorithm_config import merged_algorithm
 from components.config.reading.config_file import explained
 from components.errors import ConfigError
 from components.evaluation.study.ablation_results import apply_variant
-from flows.jobs.studies.study_methods import CLONE, DREAM, METHODS
+from flows.jobs.studies.study_methods import CLONE, DREAM, GRADED, METHODS
 
 REAL_BUDGET_DIVISOR = 10
 """A method that trains in the dream first gets this fraction (1/N) of the real interactions of one that does
@@ -34,23 +34,27 @@ def chosen_methods(config: Config, names: str) -> list[str]:
     """Return the named methods in the order of METHODS; if none is named, all that change something.
 
     Args:
-        names: separated by commas.
+        names: separated by commas; `graded` stands for all dreams of graded quality, which no other name
+            includes.
 
     Raises:
         ConfigError: there is no such method, or with this config it is the one that it is compared with.
     """
     requested = [name.strip() for name in names.split(",") if name.strip()]
+    if "graded" in requested:
+        requested = [name for name in requested if name != "graded"] + list(GRADED)
     unknown = [name for name in requested if name not in METHODS]
     if unknown:
         raise ConfigError(f"There is no method {unknown[0]!r}.", f"Expected some of {', '.join(METHODS)}.")
-    same = {name: other for name in requested or METHODS if (other := _same_method(config, name))}
+    candidates = requested or [name for name in METHODS if name not in GRADED]
+    same = {name: other for name in candidates if (other := _same_method(config, name))}
     if requested and same:
         name, other = next(iter(same.items()))
         raise ConfigError(
             f"The method {name} is {other} with this config: it changes nothing.",
             next_step=f"Leave {', '.join(same)} out of --methods.",
         )
-    return [name for name in METHODS if (not requested or name in requested) and name not in same]
+    return [name for name in METHODS if name in candidates and name not in same]
 
 
 def _same_method(config: Config, name: str) -> str:
@@ -89,7 +93,7 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
     if method.real:
         section = "real" if method.dream else "baseline"
         rl[section] = with_algorithm(section, rl[section], method.real)
-    if method.is_control:
+    if method.is_control or method.is_graded:
         rl["dream"]["check_every"] = 0
     if method.logged:
         rl["baseline"] = with_algorithm("baseline", rl["baseline"], method.logged)

@@ -21,6 +21,7 @@ from components.config import Config
 from components.evaluation.metrics.intervals import Estimate
 from components.evaluation.report.document_tables import insert_table
 from components.evaluation.study.cells import Cell, require_distinct_policies
+from components.evaluation.study.graded_dreams import measures_against_success
 from components.evaluation.study.study_figures import draw_study
 from components.evaluation.study.study_table import study_table
 from components.files import write_json
@@ -34,6 +35,7 @@ from flows.run.pipeline_run import Run
 from flows.run.plan import PlannedStage
 from flows.run.rl_training import SNAPSHOTS
 from flows.run.stage import Stage
+from flows.stages.check_dream import check_dream
 from flows.stages.clone import clone_policy
 from flows.stages.evaluate_held_out import evaluate_policy, evaluate_snapshots
 from flows.stages.experience_model import fine_tune_experience_model
@@ -124,6 +126,9 @@ def run_cell(config: Config, root: Path, name: str, origin: Origin, directory: P
                 if SNAPSHOTS in run.results[stage].outputs:
                     evaluate_snapshots(run, stage)
             rounds.append(dict(run.results))
+        # How a dream of another quality compares with reality on its own policy's episodes.
+        if method.is_graded:
+            check_dream(run, "synthetic_rl", "dreamed")
         # Held-out real games.
         evaluate_policy(run, method.last)
         run.finish()
@@ -142,6 +147,8 @@ def steps_of(config: Config, name: str) -> dict[str, PlannedStage]:
     for number in range(1, method.rounds + 1):
         own = _steps_of_round(config, method, number)
         steps |= {f"{step} {number}" if number > 1 else step: planned for step, planned in own.items()}
+    if method.is_graded:
+        steps["check_dreamed"] = PlannedStage(lambda run: check_dream.declare(run, "synthetic_rl", "dreamed"))
     steps["evaluate_policy"] = PlannedStage(lambda run: evaluate_policy.declare(run, method.last))
     return steps
 
@@ -197,6 +204,11 @@ def write_study(
             for name, own in metrics.items()
             if own
         }
+        correlations = measures_against_success(cells)
+        if correlations:
+            values["graded dreams"] = checked_metrics(
+                {name: estimate.to_json() for name, estimate in correlations.items()}
+            )
         write_json(json_file, values)
         written.append(json_file)
     if table is not None:

@@ -28,8 +28,20 @@ FIDELITY_METRICS = (
     "fidelity/hallucination_rate/determined",
     "fidelity/reward_precision",
     "fidelity/reward_recall",
+    "fidelity/as_used/next_state_exact/determined",
+    "fidelity/as_used/reward_precision",
+    "fidelity/as_used/reward_recall",
+    "fidelity/as_used/unanswered_rate",
 )
 """Metrics of the experience model that a cell records."""
+CHECK_METRICS = (
+    "fidelity/policy_reward_precision/dreamed",
+    "fidelity/policy_reward_recall/dreamed",
+    "fidelity/rollout_agreement/dreamed",
+    "fidelity/rollout_state_agreement/dreamed",
+    "fidelity/kindness/dreamed",
+)
+"""Metrics of a comparison with reality that a cell of a graded dream records."""
 
 RL_CURVES = ("unparsable_episodes", "zero_variance_groups", "lessons")
 """Curves of RL whose means a cell records.
@@ -181,12 +193,14 @@ def _dream_checks(stages: Sequence[StageResult]) -> list[list[float]]:
 
 def _mean_figures(run: Run, stages: Sequence[StageResult]) -> dict[str, float]:
     """Return `Cell.figures`."""
-    model_metrics = run.results["experience_model"].metrics if "experience_model" in run.results else {}
-    figures = {
-        name: float(value)
-        for name in FIDELITY_METRICS
-        if (value := model_metrics.get(name, {}).get("value")) is not None
-    }
+    figures = {}
+    for stage_name, names in (("experience_model", FIDELITY_METRICS), ("check_dreamed", CHECK_METRICS)):
+        metrics = run.results[stage_name].metrics if stage_name in run.results else {}
+        figures |= {
+            name: float(value)
+            for name in names
+            if (value := metrics.get(name, {}).get("value")) is not None and metrics[name].get("n", 1)
+        }
     for stage in stages:
         curves = {
             f"{stage.name}/{name}": series_of(stage).get(f"{stage.name}/{name}", []) for name in RL_CURVES

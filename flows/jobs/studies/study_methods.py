@@ -45,6 +45,8 @@ class Method:
         like_dream: RL in reality has the iterations and rollouts of RL in the dream, and no other limit.
         needs_failures: it is the clone itself where only successes are cloned.
         is_control: a dream that must not help. RL in it is not watched, which would end it.
+        is_graded: a dream of another quality. RL in it is not watched, and its policy's episodes are compared
+            with reality at the end.
         base: method that it is compared with.
     """
 
@@ -59,6 +61,7 @@ class Method:
     like_dream: bool = False
     needs_failures: bool = False
     is_control: bool = False
+    is_graded: bool = False
     base: str = BASE
 
     @property
@@ -76,6 +79,36 @@ class Method:
         """The stage whose policy plays the held-out games."""
         return (self.stages or ["clone"])[-1]
 
+
+def _graded(about: str, option: str = "", value: float = 0) -> Method:
+    changes = {"experience_model": {option: value}} if option else {}
+    return Method(f"GRPO in {about}", dream="grpo", changes=changes, is_graded=True, base=DREAM)
+
+
+GRADED: dict[str, Method] = {
+    "graded-full": _graded("the dream, compared with reality at the end"),
+    **{
+        f"graded-{steps}-steps": _graded(f"a dream that learnt from {steps} steps", "transitions", steps)
+        for steps in (500, 2000, 5000, 10_000)
+    },
+    **{
+        f"graded-{percent}-flipped": _graded(
+            f"a dream that learnt {percent} % of the outcomes wrong", "flipped_outcomes", percent / 100
+        )
+        for percent in (5, 10, 20, 40)
+    },
+    **{
+        f"graded-{percent}-swapped": _graded(
+            f"a dream that learnt {percent} % of the next states from other steps",
+            "swapped_states",
+            percent / 100,
+        )
+        for percent in (5, 10, 20, 40)
+    },
+}
+"""Dreams of graded quality: which measure of fidelity predicts the success of the policy that trains in them?
+They run only if they are named; `graded` names all.
+"""
 
 METHODS: dict[str, Method] = {
     CLONE: Method("cloning alone"),
@@ -182,6 +215,7 @@ METHODS: dict[str, Method] = {
     "transfer-dream-grpo": Method(
         "GRPO in the dream, half of the families", dream="grpo", transfer=True, base=TRANSFER
     ),
+    **GRADED,
 }
 
 

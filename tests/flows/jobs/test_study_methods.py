@@ -21,7 +21,7 @@ from flows.jobs.studies.cell_origin import origin_of, require_origin
 from flows.jobs.studies.method_config import chosen_methods, method_config
 from flows.jobs.studies.study import steps_of
 from flows.jobs.studies.study_cells import read_cell, write_cell
-from flows.jobs.studies.study_methods import METHODS, bases_against
+from flows.jobs.studies.study_methods import GRADED, METHODS, bases_against
 
 ROOT = Path(__file__).parents[3]
 LIVE_CONFIGS = sorted(
@@ -172,15 +172,27 @@ def test_methods_are_named():
         chosen_methods(config, "dreem")
 
 
+def test_graded_dreams_run_if_they_are_named_and_end_with_a_comparison_with_reality():
+    config = load_config(None)
+    assert not set(GRADED) & set(chosen_methods(config, ""))
+    assert chosen_methods(config, "graded,dream-grpo") == ["dream-grpo", *GRADED]
+    assert chosen_methods(config, "graded-500-steps") == ["graded-500-steps"]
+    few = method_config(config, "graded-500-steps", 0, [])
+    wrong = method_config(config, "graded-40-flipped", 0, [])
+    assert (few.experience_model.transitions, few.rl.dream.check_every) == (500, 0)
+    assert wrong.experience_model.flipped_outcomes == 0.4
+    assert list(steps_of(few, "graded-full"))[-2:] == ["check_dreamed", "evaluate_policy"]
+
+
 def test_a_method_that_changes_nothing_is_left_out_or_refused():
     config = load_config(None)
-    assert set(METHODS) - set(chosen_methods(config, "")) == {"no-verifier", "clone-weighted"}
+    assert set(METHODS) - set(GRADED) - set(chosen_methods(config, "")) == {"no-verifier", "clone-weighted"}
     with pytest.raises(
         ConfigError, match="no-verifier is dream-grpo with this config.*Leave no-verifier out"
     ):
         chosen_methods(config, "dream-grpo,no-verifier")
     checked = load_config(None, ["experience_model.grounded=true", "cloning.behaviours=[noisy]"])
-    assert chosen_methods(checked, "") == list(METHODS)
+    assert chosen_methods(checked, "") == [name for name in METHODS if name not in GRADED]
     plain = load_config(None, ["experience_model.premise=false", "experience_model.coherent=false"])
     assert {"no-premise", "no-coherence"}.isdisjoint(chosen_methods(plain, ""))
 
