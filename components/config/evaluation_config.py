@@ -79,6 +79,15 @@ class StudyConfig(Section):
         description="RL iterations between the policies that play held-out games for the learning curves; "
         "0: none.",
     )
+    real_step_seconds: float = Field(
+        0.0,
+        ge=0,
+        description="Time that a real step of training or of the dream watch takes in addition, by sleeping: "
+        "what would a slow environment cost?",
+    )
+    real_rows: int = Field(
+        4, ge=1, description="Episodes whose slowed steps pass at the same time; more wait in turn."
+    )
     rounds: int = Field(
         1,
         ge=1,

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from prefect import get_run_logger
 
-from components.config import RLConfig
+from components.config import Config, RLConfig
 from components.environments import make_adapter
 from components.environments.capabilities import Adapter
+from components.environments.delayed import delay_steps
 from components.evaluation.metrics.intervals import exact_value
 from components.language.threads import decoding, training
 from components.language.training.examples import Example
@@ -152,6 +153,20 @@ def finish_training(stage: str, policy: Policy, state: LoopState, work: Path) ->
     if (work / SNAPSHOTS).is_dir():
         outputs[SNAPSHOTS] = SNAPSHOTS
     return Outcome(outputs, metrics, series)
+
+
+def training_adapter(config: Config) -> Adapter:
+    """Return the adapter of the environment, with slow steps if a study asks for them."""
+    study = config.study
+    return delay_steps(make_adapter(config.environment), study.real_step_seconds, study.real_rows)
+
+
+def delay_config(run: Run) -> dict[str, float]:
+    """Return the delay of real steps as part of a stage's config; empty if there is none."""
+    study = run.config.study
+    if not study.real_step_seconds:
+        return {}
+    return {"real_step_seconds": study.real_step_seconds, "real_rows": study.real_rows}
 
 
 def snapshots_config(run: Run) -> dict[str, int]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal
 
 from components.config import BaselineRLConfig, RealRLConfig
-from components.environments import make_adapter
 from components.evaluation.metrics.intervals import exact_value
 from components.policy.policy import Policy
 from components.policy.rl.rollout_workers import LocalPlayer
@@ -20,11 +19,13 @@ from components.records import REAL
 from flows.run.pipeline_run import Run
 from flows.run.rl_training import (
     build_loop,
+    delay_config,
     finish_training,
     impossible_actions,
     keep_transitions,
     run_loop,
     snapshots_config,
+    training_adapter,
 )
 from flows.run.run_data import EXPERIENCE, families_config, training_tasks
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
@@ -46,7 +47,7 @@ def _real_training(run: Run, name: str, start: str, section: Literal["real", "ba
     """Args: start: stage of the policy to start from; section: of `rl` with the settings."""
     settings = run.config.rl.real if section == "real" else run.config.rl.baseline
     config = run.slice("environment", f"rl.{section}") | run.computing(training=True)
-    config |= families_config(run) | snapshots_config(run)
+    config |= families_config(run) | snapshots_config(run) | delay_config(run)
     return Stage(
         name,
         work=partial(_train, run, name, settings, run.results[start].key[:12]),
@@ -68,7 +69,7 @@ def _train(
     inputs: Inputs,
     work: Path,
 ) -> Outcome:
-    adapter = make_adapter(run.config.environment)
+    adapter = training_adapter(run.config)
     policy = Policy.load(inputs["policy"], compute=run.compute)
     world = adapter.open(settings.budget)
 

@@ -36,11 +36,13 @@ from flows.run.rl_training import (
     CHECKPOINT,
     OnRollouts,
     build_loop,
+    delay_config,
     finish_training,
     impossible_actions,
     keep_transitions,
     run_loop,
     snapshots_config,
+    training_adapter,
     write_shard,
 )
 from flows.run.run_data import (
@@ -76,7 +78,7 @@ def train_in_dream(run: Run, start: str = "clone") -> Stage:
         start: stage of the policy to start from.
     """
     config = run.slice("experience_model", "retrieval", "environment", "curriculum", "rl.dream")
-    config |= run.computing(training=True) | families_config(run) | snapshots_config(run)
+    config |= run.computing(training=True) | families_config(run) | snapshots_config(run) | delay_config(run)
     if run.config.curriculum.judge:
         config["endpoint"] = endpoint_slice(run.config)
     if run.config.rl.dream.check_every:
@@ -205,7 +207,7 @@ def _keep_rollouts(run: Run, loop: Loop, dreams: DreamPlayer, work: Path) -> OnR
     It writes them to the log, adds them to the buffer, and replays some in the real environment.
     """
     config = run.config
-    adapter = make_adapter(config.environment)
+    adapter = training_adapter(config)
     settings = config.rl.dream
     watch = DreamWatch(
         adapter,

@@ -193,7 +193,7 @@ def _dream_checks(stages: Sequence[StageResult]) -> list[list[float]]:
 
 def _mean_figures(run: Run, stages: Sequence[StageResult]) -> dict[str, float]:
     """Return `Cell.figures`."""
-    figures = {}
+    figures: dict[str, float] = {}
     for stage_name, names in (("experience_model", FIDELITY_METRICS), ("check_dreamed", CHECK_METRICS)):
         metrics = run.results[stage_name].metrics if stage_name in run.results else {}
         figures |= {
