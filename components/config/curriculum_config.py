@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, model_validator
 
 from components.config.reading.section import Section
@@ -12,6 +14,11 @@ class CurriculumConfig(Section):
 
     enabled: bool = Field(
         True, description="False draws training tasks evenly and generates none (ablation)."
+    )
+    selection: Literal["variance", "posterior"] = Field(
+        "variance",
+        description="variance: the paper's, by the variance of a task's latest returns. posterior: by draws "
+        "from a decayed posterior over success that tasks of one instruction and family share (our choice).",
     )
     seeds: int = Field(8, ge=1, description="m: tasks with the highest return variance that are varied.")
     candidates: int = Field(
@@ -40,11 +47,15 @@ class CurriculumConfig(Section):
     def _refuse_options_without_effect(self) -> CurriculumConfig:
         if not self.enabled:
             self._refuse_without_effect(
-                ["seeds", "candidates", "share", "explore", "judge"], "enabled: false", "enabled: true"
+                ["selection", "seeds", "candidates", "share", "explore", "judge"],
+                "enabled: false",
+                "enabled: true",
             )
         if not self.share:
             self._refuse_without_effect(["seeds", "candidates", "judge"], "share: 0", "a share")
-        if self.share + self.explore > 1 + 1e-9:
+        if self.selection == "posterior":
+            self._refuse_without_effect(["explore"], "selection: posterior", "selection: variance")
+        if self.selection == "variance" and self.share + self.explore > 1 + 1e-9:
             raise ValueError(
                 f"share + explore is {self.share + self.explore:g}, more than all tasks; expected at most 1"
             )

@@ -14,6 +14,11 @@ those that were never played first. The remaining places take the training tasks
 the defaults, 0.25 and 0.75, no place remains once there are enough generated tasks: value then decides which
 tasks are varied, not which training tasks are repeated.
 
+With `selection: posterior` training and generated tasks compete by a draw of their success
+(`success_posterior.py`), at most `share` of them generated. A generated task inherits nothing: it has the
+prior of its instruction. Of several candidates, the one is accepted whose drawn variance is largest, so an
+easy parent gets a harder variation and a hard one an easier variation (our choice, not the paper's).
+
 Differs from the paper (DreamGym, arXiv 2511.03773, App. C):
 
 1. A count of earlier instructions chooses among candidates. The paper prompts the experience model a second
@@ -31,6 +36,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from components.config import CurriculumConfig
+from components.experience.tasks.success_posterior import SuccessPosterior
 from components.records import VARIED, Task
 
 VaryTasks = Callable[[Sequence[Task], int], list[str]]
@@ -88,6 +94,7 @@ class Curriculum:
         self.generated: dict[str, Task] = {}
         self.task_values: dict[str, float] = {}
         self.life: list[dict[str, Any]] = []
+        self._posterior = SuccessPosterior() if config.selection == "posterior" else None
         self._vary = vary
         self._feasible = feasible
         self._cluster = cluster
@@ -97,6 +104,8 @@ class Curriculum:
     def sample(self, count: int, seed: int) -> list[Task]:
         """`count` different tasks for one iteration."""
         rng = random.Random(f"curriculum/{seed}")
+        if self._posterior is not None:
+            return self._sample_by_posterior(self._posterior, count, rng)
         generated = sorted(self.generated.values(), key=lambda task: (-self._value(task), rng.random()))
         batch = generated[: int(self.config.share * count)]
         valuable = [task for task in self.originals if self._value(task) > 0]
@@ -107,12 +116,30 @@ class Curriculum:
         rest.sort(key=lambda task: task.id in self.task_values)
         return (batch + rest)[:count]
 
+    def _sample_by_posterior(self, posterior: SuccessPosterior, count: int, rng: random.Random) -> list[Task]:
+        """The tasks with the largest drawn variances, at most a share of them generated."""
+        drawn = [
+            (posterior.draw_variance(task, rng), task) for task in (*self.originals, *self.generated.values())
+        ]
+        drawn.sort(key=lambda pair: -pair[0])
+        batch: list[Task] = []
+        places = int(self.config.share * count)
+        for _, task in drawn:
+            if len(batch) == count:
+                break
+            if not task.generated or places > 0:
+                batch.append(task)
+                places -= task.generated
+        return batch
+
     def report(self, returns: GroupReturns, seed: int) -> dict[str, float]:
         """Record the returns of an iteration, then vary the most valuable tasks.
 
         Returns:
             Metrics of the pool: `tasks_proposed`, `tasks_accepted`, `tasks_pool`.
         """
+        if self._posterior is not None:
+            self._posterior.update(returns.values())
         for task_id, values in self._pool_returns(returns, seed).items():
             self.task_values[task_id] = return_variance(values)
         informative = [task for task, _ in returns.values() if self.task_values[task.id] > 0]
@@ -147,6 +174,7 @@ class Curriculum:
         proposals = self._vary([task for task in parents for _ in range(candidate_count)], seed)
         refused = Counter[str]()
         accepted = 0
+        rng = random.Random(f"variations/{seed}")
         for number, parent in enumerate(parents):
             texts = proposals[number * candidate_count : (number + 1) * candidate_count]
             candidates = [self._candidate(parent, text) for text in texts]
@@ -154,12 +182,18 @@ class Curriculum:
             valid = {task.id: task for task in candidates if not refusal_reasons[task.id]}
             refused.update(refusal_reasons[task.id] for task in candidates if refusal_reasons[task.id])
             if valid:
-                rarest = min(valid.values(), key=lambda task: self._instruction_counts[task.instruction])
-                self._accept(rarest, parent)
+                self._accept(self._choose(list(valid.values()), rng), parent)
                 accepted += 1
                 valid_count = sum(not refusal_reasons[task.id] for task in candidates)
                 refused.update({OTHER_CANDIDATE_ACCEPTED: valid_count - 1})
         return accepted, +refused
+
+    def _choose(self, candidates: Sequence[Task], rng: random.Random) -> Task:
+        """The candidate whose instruction is rarest; by posterior, that of the largest drawn variance."""
+        posterior = self._posterior
+        if posterior is None:
+            return min(candidates, key=lambda task: self._instruction_counts[task.instruction])
+        return max(candidates, key=lambda task: posterior.draw_variance(task, rng))
 
     def _accept(self, task: Task, parent: Task) -> None:
         self.generated[task.id] = task
@@ -196,6 +230,7 @@ class Curriculum:
             "known": sorted(list(pair) for pair in self._existing_pairs),
             "archive": dict(self._instruction_counts),
             "life": list(self.life),
+            "posterior": self._posterior.state_dict() if self._posterior else {},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -203,6 +238,8 @@ class Curriculum:
         self.generated = {values["id"]: Task(**values) for values in state["generated"]}
         self.task_values = dict(state["value"])
         self.life = list(state["life"])
+        if self._posterior is not None:
+            self._posterior.load_state_dict(state["posterior"])
         self._instruction_counts = Counter(state["archive"])
         self._existing_pairs = {(room, instruction) for room, instruction in state["known"]}
 

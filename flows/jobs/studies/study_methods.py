@@ -163,6 +163,12 @@ METHODS: dict[str, Method] = {
         changes={"curriculum": {"enabled": False}},
         base=DREAM,
     ),
+    "posterior-curriculum": Method(
+        "GRPO in the dream, tasks chosen by a posterior over success",
+        dream="grpo",
+        changes={"curriculum": {"selection": "posterior", "explore": 0.75}},
+        base=DREAM,
+    ),
     "no-premise": Method(
         "GRPO in a dream without premises",
         dream="grpo",

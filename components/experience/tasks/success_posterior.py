@@ -1,0 +1,82 @@
+"""How likely does the policy solve a task? A Beta posterior with shrinkage, whose draws choose tasks.
+
+A task that was never played has the prior of its instruction, an instruction that of its family, a family
+that of all tasks. With w wins and l losses of its own and the prior mean m, a task's success is
+
+    p ~ Beta(STRENGTH m + w, STRENGTH (1 - m) + l)
+
+and m of each level is (w + STRENGTH m_above) / (w + l + STRENGTH). All counts are multiplied by DECAY after
+each iteration, because the policy changes. A draw's variance p (1 - p) is the chance that two rollouts end
+differently, up to a factor: a group of equal returns teaches nothing. Choosing by draws (Thompson sampling)
+tries what is uncertain and repeats what is telling.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from components.records import Task
+
+STRENGTH = 4.0
+"""Rollouts that a prior counts as."""
+DECAY = 0.8
+"""Factor of all counts in each iteration."""
+FIRST_MEAN = 0.5
+"""Success of a task before anything was played."""
+LEAST = 1e-3
+"""Smallest parameter of a Beta distribution."""
+
+
+class SuccessPosterior:
+    """Wins and losses of tasks, instructions and families, decayed."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, list[float]] = {}
+
+    def update(self, returns: Iterable[tuple[Task, Sequence[float]]]) -> None:
+        """Decay all counts, then add an iteration's returns of 0 and 1."""
+        for counts in self._counts.values():
+            counts[0] *= DECAY
+            counts[1] *= DECAY
+        for task, values in returns:
+            wins = sum(value > 0.5 for value in values)
+            for level in _levels(task):
+                counts = self._counts.setdefault(level, [0.0, 0.0])
+                counts[0] += wins
+                counts[1] += len(values) - wins
+
+    def mean(self, task: Task) -> float:
+        """Return the expected success of `task`."""
+        return self._mean(_levels(task))
+
+    def draw_variance(self, task: Task, rng: random.Random) -> float:
+        """Return p (1 - p) of a success p drawn for `task`, at most 0.25."""
+        *above, own = _levels(task)
+        mean = self._mean(above)
+        wins, losses = self._counts.get(own, (0.0, 0.0))
+        success = rng.betavariate(
+            max(LEAST, STRENGTH * mean + wins), max(LEAST, STRENGTH * (1 - mean) + losses)
+        )
+        return success * (1 - success)
+
+    def _mean(self, levels: Sequence[str]) -> float:
+        mean = FIRST_MEAN
+        for level in levels:
+            wins, losses = self._counts.get(level, (0.0, 0.0))
+            mean = (wins + STRENGTH * mean) / (wins + losses + STRENGTH)
+        return mean
+
+    def state_dict(self) -> dict[str, Any]:
+        """The counts as plain JSON values."""
+        return {name: list(counts) for name, counts in self._counts.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `state_dict`."""
+        self._counts = {name: list(counts) for name, counts in state.items()}
+
+
+def _levels(task: Task) -> tuple[str, str, str, str]:
+    """Keys of what a task shares with others, the widest first, then its own."""
+    return "all", f"family/{task.family}", f"instruction/{task.instruction}", f"task/{task.id}"

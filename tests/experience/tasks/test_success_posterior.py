@@ -1,0 +1,123 @@
+"""The posterior over success, and the curriculum that chooses tasks by its draws."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from components.config import CurriculumConfig, load_config
+from components.errors import ConfigError
+from components.experience.tasks.curriculum import Curriculum
+from components.experience.tasks.success_posterior import SuccessPosterior
+from components.policy.rl.task_source import EvenTasks
+from components.records import Task
+
+SUCCESS = {"hard": 0.02, "fair": 0.5, "easy": 0.98}
+
+
+def task(number, family="fair", instruction="", parent=""):
+    name = f"{family}-{number}"
+    return Task(name, "own", "train", instruction or f"do {name}", f"room {name}", family, parent=parent)
+
+
+TASKS = [task(number, family) for family in SUCCESS for number in range(40)]
+
+
+def play(batch, rng):
+    """Returns of eight rollouts of each task."""
+    return {one.id: (one, [float(rng.random() < SUCCESS[one.family]) for _ in range(8)]) for one in batch}
+
+
+def test_a_task_that_was_never_played_has_the_mean_of_its_instruction_family_and_all():
+    posterior = SuccessPosterior()
+    assert posterior.mean(task(0)) == 0.5
+    posterior.update([(task(0, instruction="clean"), [1.0, 1.0, 1.0, 0.0])])
+    overall = (3 + 4 * 0.5) / 8
+    family = (3 + 4 * overall) / 8
+    instruction = (3 + 4 * family) / 8
+    assert posterior.mean(task(9, "other")) == pytest.approx((0 + 4 * overall) / 4)
+    assert posterior.mean(task(1)) == pytest.approx(family)
+    assert posterior.mean(task(1, instruction="clean")) == pytest.approx(instruction)
+    assert posterior.mean(task(0, instruction="clean")) == pytest.approx((3 + 4 * instruction) / 8)
+
+
+def test_old_counts_fade():
+    posterior = SuccessPosterior()
+    posterior.update([(task(0), [0.0] * 8)])
+    low = posterior.mean(task(0))
+    for _ in range(30):
+        posterior.update([])
+    assert low < 0.1 and posterior.mean(task(0)) == pytest.approx(0.5, abs=0.01)
+
+
+def test_the_state_continues():
+    posterior, other = SuccessPosterior(), SuccessPosterior()
+    posterior.update([(task(0), [1.0, 0.0, 0.0])])
+    other.load_state_dict(posterior.state_dict())
+    draws = [one.draw_variance(task(0), random.Random(3)) for one in (posterior, other)]
+    assert draws[0] == draws[1] and 0 <= draws[0] <= 0.25
+
+
+def curriculum(tasks, **options):
+    config = CurriculumConfig(selection="posterior", **options)
+
+    def vary(parents, seed):
+        texts = ("do hard", "do fair", "do easy")
+        return [texts[(seed + number) % 3] for number in range(len(parents))]
+
+    return Curriculum(tasks, config, vary, lambda _task: "")
+
+
+def telling_share(source, seed):
+    """Share of groups with different returns in the last ten of fifteen iterations."""
+    rng = random.Random(seed)
+    shares = []
+    for iteration in range(15):
+        returns = play(source.sample(8, iteration), rng)
+        shares.append(sum(len(set(values)) > 1 for _, values in returns.values()) / len(returns))
+        source.report(returns, iteration)
+    return sum(shares[5:]) / 10
+
+
+def test_it_finds_the_tasks_that_are_won_half_of_the_time():
+    shares = [telling_share(curriculum(TASKS, share=0.0), seed) for seed in range(4)]
+    even = [telling_share(EvenTasks(TASKS), seed) for seed in range(4)]
+    assert min(shares) > max(even) and sum(shares) / 4 > 0.85
+
+
+def test_an_easy_parent_gets_a_harder_variation_and_a_hard_one_an_easier_one():
+    source = curriculum(TASKS, candidates=3)
+    known = [task(99, family, instruction=f"do {family}") for family in SUCCESS]
+    for _ in range(6):
+        played = [(one, [float(SUCCESS[one.family] > limit) for limit in (0.9, 0.1)] * 4) for one in known]
+        source._posterior.update(played)
+    candidates = [source._candidate(TASKS[0], one.instruction) for one in known]
+    chosen = [source._choose(candidates, random.Random(seed)).instruction for seed in range(20)]
+    assert chosen.count("do fair") >= 15
+
+
+def test_at_most_a_share_is_generated_and_nothing_is_inherited():
+    source = curriculum(TASKS[40:80], share=0.25)
+    rng = random.Random(0)
+    for iteration in range(6):
+        batch = source.sample(8, iteration)
+        assert len({one.id for one in batch}) == 8
+        assert sum(one.generated for one in batch) <= 2
+        returns = {one.id: (one, [float(rng.random() < 0.5) for _ in range(8)]) for one in batch}
+        source.report(returns, iteration)
+    assert any(entry["played"] for entry in source.life)
+
+
+def test_a_resumed_curriculum_draws_the_same_tasks():
+    one, other = curriculum(TASKS), curriculum(TASKS)
+    rng = random.Random(1)
+    for iteration in range(3):
+        one.report(play([t for t in one.sample(8, iteration) if t.family], rng), iteration)
+    other.load_state_dict(one.state_dict())
+    assert [t.id for t in one.sample(8, 3)] == [t.id for t in other.sample(8, 3)]
+
+
+def test_a_share_to_explore_means_nothing_to_it():
+    with pytest.raises(ConfigError, match="explore"):
+        load_config(None, ["curriculum.selection=posterior", "curriculum.explore=0.5"])
