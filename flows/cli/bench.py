@@ -99,8 +99,8 @@ def bench(
 
     `profile`: shares of an optimiser step's and of dreamed rollouts' time, by kind of operation.
 
-    `gpu`: fine-tuning against TRL's SFTTrainer, and rollouts with vLLM, at 135 million and 1.5 billion
-    weights: all figures of a GPU in at most 8 minutes.
+    `gpu`: fine-tuning and RL updates against TRL's trainers, and rollouts with vLLM, at 135 million and 1.5
+    billion weights: all figures of a GPU in at most 8 minutes.
 
     `overhead`: the share of the newest complete run's wall time outside its stages; it runs nothing.
 

@@ -17,6 +17,7 @@ from typing import Any
 from components.language.compute import Compute, describe
 from components.tracking.run_environment import describe_hardware, installed_packages
 from flows.jobs.bench.gpu_device import Figures, attempt, measure_peak
+from flows.jobs.bench.gpu_rl import measure_rl_updates
 from flows.jobs.bench.gpu_rollouts import measure_kept_cache, measure_vllm
 from flows.jobs.bench.gpu_shapes import SHAPES, TINY, Shape
 from flows.jobs.bench.gpu_training import measure_equality, measure_training, measure_trl
@@ -78,6 +79,8 @@ def _measures(
             (f"training/{shape.name}", partial(measure_training, shape, compute, seconds, figures)),
             (f"trl/{shape.name}", partial(measure_trl, shape, compute, seconds, packed=False)),
             (f"trl_packed/{shape.name}", partial(measure_trl, shape, compute, seconds, packed=True)),
+            (f"rl/{shape.name}", partial(measure_rl_updates, shape, compute)),
+            (f"rl_trl/{shape.name}", partial(measure_rl_updates, shape, compute, trl=True)),
             (f"vllm/{shape.name}", partial(measure_vllm, shape, compute, cache_gb)),
         ]
     return [*measures, (f"kept_cache/{shapes[0].name}", partial(measure_kept_cache, shapes[0], compute))]

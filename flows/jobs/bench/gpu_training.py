@@ -114,7 +114,7 @@ def measure_trl(shape: Shape, compute: Compute, seconds: float, *, packed: bool)
             model,
             _trl_settings(folder, shape, compute, rows, packed),
             train_dataset=Dataset.from_list([sft_row(example) for example in shape.examples(64)]),
-            processing_class=_placeholder_tokenizer(),
+            processing_class=placeholder_tokenizer(),
             callbacks=[Clock()],
         )
         dataset: Any = trainer.train_dataset
@@ -151,7 +151,7 @@ def _trl_settings(folder: str, shape: Shape, compute: Compute, rows: int, packed
     )
 
 
-def _placeholder_tokenizer() -> Any:
+def placeholder_tokenizer() -> Any:
     """A tokenizer for a trainer that wants one; the examples are token ids already."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel

@@ -10,26 +10,17 @@ episodes, without padding. Fine-tuning on these episodes (`sft.py`) is measured 
 
 from __future__ import annotations
 
-import copy
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from components.config import Config, RLConfig
-from components.config.algorithm_config import GRPOConfig
 from components.errors import ConfigError
 from components.evaluation.metrics.intervals import Estimate, exact_value
 from components.evaluation.metrics.speed import Work, speed_metrics
 from components.language.threads import threads as using
-from components.policy.policy import Policy
-from components.policy.rl.algorithms.choose import make_algorithm
-from components.policy.rl.loop import Loop
-from components.policy.rl.task_source import EvenTasks
-from components.policy.rollout import Rollout
-from components.records import Task
 from components.trajectories.store import DataLayout
-from flows.jobs.bench.recorded_batch import WARM_UP, Batch, play_batch
+from flows.jobs.bench.our_updates import seconds_of_ours
+from flows.jobs.bench.recorded_batch import Batch, play_batch
 from flows.jobs.bench.sft import seconds_of_our_finetuning, seconds_of_trls_finetuning
 from flows.jobs.bench.trl_trainer import seconds_of_trl
 from flows.printing.formats import level
@@ -76,7 +67,7 @@ def bench_train(
             f"{sum(r.token_count for r in batch.rollouts):,} of them the policy's"
         )
         contestants: list[tuple[str, Callable[[Batch, RLConfig, int], float]]] = [
-            (OURS, _seconds_of_ours),
+            (OURS, seconds_of_ours),
             (TRL, seconds_of_trl),
             (OUR_SFT, seconds_of_our_finetuning),
             (TRL_SFT, seconds_of_trls_finetuning),
@@ -120,52 +111,9 @@ def _require_trl() -> None:
         ) from None
 
 
-class _RecordedPlayer:
-    """A player that returns the same rollouts each time."""
-
-    interactions = 0
-
-    def __init__(self, rollouts: list[Rollout]) -> None:
-        self._rollouts = rollouts
-
-    def play(self, policy: Policy, tasks: Sequence[Task], **_: Any) -> list[Rollout]:
-        """Return the recorded rollouts, with the log-probabilities of the policy that played them."""
-        self.interactions += sum(len(rollout.trajectory.steps) for rollout in self._rollouts)
-        return self._rollouts
-
-
-def _seconds_of_ours(batch: Batch, settings: RLConfig, steps: int) -> float:
-    """Return the seconds of `steps` iterations, each with one optimiser step over all episodes."""
-    config = RLConfig(
-        iterations=steps + WARM_UP,
-        tasks=len(batch.rollouts) // batch.group,
-        num_generations=batch.group,
-        learning_rate=1e-6,
-        demonstration_weight=0.0,
-        batch_tokens=settings.batch_tokens,
-        algorithm=GRPOConfig(
-            optimizer_steps=1, idle_penalty=0.0, step_weight=0.0, negative_advantage_weight=1.0
-        ),
-    )
-    policy = Policy(copy.deepcopy(batch.policy.model), batch.policy.vocabulary)
-    task = batch.rollouts[0].trajectory.task
-    loop = Loop(
-        policy,
-        _RecordedPlayer(batch.rollouts),
-        EvenTasks([task]),
-        make_algorithm(config, policy),
-        config,
-        max_steps=1,
-        seed=0,
-    )
-    ends: list[float] = []
-    loop.run(on_iteration=lambda *_: ends.append(time.perf_counter()))
-    return ends[-1] - ends[WARM_UP - 1]
-
-
 def one_step(batch: Batch, settings: RLConfig) -> None:
     """Take two optimiser steps of ours over all episodes: the first is the warm-up."""
-    _seconds_of_ours(batch, settings, 1)
+    seconds_of_ours(batch, settings, 1)
 
 
 def print_train(page: Output, metrics: Mapping[str, Estimate], confidence: float) -> None:

@@ -8,7 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from components.config import RLConfig
+from components.config import LoraConfig, RLConfig
+from components.language.adapters import add_lora
 from flows.jobs.bench.recorded_batch import WARM_UP, Batch
 
 QUIET: dict[str, Any] = {
@@ -20,8 +21,13 @@ QUIET: dict[str, Any] = {
 """Settings of TRL's trainers that write and print nothing, for a measurement."""
 
 
-def seconds_of_trl(batch: Batch, settings: RLConfig, steps: int) -> float:
-    """Return the seconds of `steps` optimiser steps of TRL's trainer over the same episodes."""
+def seconds_of_trl(batch: Batch, settings: RLConfig, steps: int, lora: LoraConfig = LoraConfig()) -> float:
+    """Return the seconds of `steps` optimiser steps of TRL's trainer over the same episodes.
+
+    Args:
+        settings: of which `batch_tokens` counts.
+        lora: adapters that are trained; with rank 0 all weights are.
+    """
     from datasets import Dataset
     from transformers import TrainerCallback
     from trl import GRPOTrainer
@@ -37,7 +43,7 @@ def seconds_of_trl(batch: Batch, settings: RLConfig, steps: int) -> float:
     tokenizer.eos_token = "<end>"
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(
-            copy.deepcopy(batch.policy.model),
+            add_lora(copy.deepcopy(batch.policy.model), lora, frozen=batch.policy.compute.frozen),
             _recorded_reward,
             _trl_config(folder, batch, settings, steps),
             Dataset.from_list([{"prompt": "play"}] * len(batch.rollouts)),
@@ -54,6 +60,7 @@ def _trl_config(folder: str, batch: Batch, settings: RLConfig, steps: int) -> An
     from trl import GRPOConfig as TRLConfig
 
     rows = _rows_per_pass(batch, settings)
+    compute = batch.policy.compute
     return TRLConfig(
         folder,
         max_steps=steps + WARM_UP,
@@ -63,10 +70,10 @@ def _trl_config(folder: str, batch: Batch, settings: RLConfig, steps: int) -> An
         beta=0.0,
         loss_type="grpo",
         learning_rate=1e-6,
-        bf16=False,
-        use_cpu=True,
+        bf16=compute.precision == "bf16",
+        use_cpu=compute.device != "cuda",
         **QUIET,
-        gradient_checkpointing=False,
+        gradient_checkpointing=compute.gradient_checkpointing,
     )
 
 
