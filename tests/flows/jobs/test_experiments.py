@@ -112,12 +112,19 @@ def test_a_study_fills_its_cells_and_resumes(clone):
     assert code == 0, output
     written = {path: path.stat().st_mtime_ns for path in cells.iterdir()}
     assert len(written) == 3
-    code, output, _ = study("clone,grpo-real,dream-ppo,s2r-grpo,dpo-logs")
+    code, output, _ = study("clone,grpo-real,dream-ppo,s2r-grpo,dpo-logs,rounds-grpo,graded-40-flipped")
     assert code == 0 and {path: path.stat().st_mtime_ns for path in written} == written
     found = {path.stem: json.loads(path.read_text()) for path in cells.glob("*.json")}
     offline = found.pop("dpo-logs-0")
     assert offline["real_interactions"] == offline["dreamed_interactions"] == 0 and offline["curve"] == []
     assert offline["policy"] != found["clone-0"]["policy"] and len(offline["games"]) == 6
+    graded, rounds = found.pop("graded-40-flipped-0"), found.pop("rounds-grpo-0")
+    assert {"fidelity/kindness/dreamed", "fidelity/reward_precision"} <= graded["figures"].keys()
+    assert graded["real_interactions"] == 0 < graded["check_interactions"]
+    played = [(real > 0, dreamed > 0) for real, dreamed, *_ in rounds["curve"]]
+    assert played == [(False, True), (True, True), (True, True), (True, True)]
+    assert [point[0] for point in rounds["curve"]] == sorted(point[0] for point in rounds["curve"])
+    assert 0 < rounds["real_interactions"] <= 90 and rounds["curve"][-1][0] == rounds["real_interactions"]
     assert set(found) == {"clone-0", "grpo-real-0", "dream-ppo-0", "s2r-grpo-0"}
     spent = {
         name: (cell["real_interactions"] > 0, cell["dreamed_interactions"] > 0)
