@@ -146,7 +146,7 @@ def test_a_study_fills_its_cells_and_resumes(clone):
         and "difference/p_value" in metrics["dream-ppo"]
     )
     assert {path.name for path in figures.iterdir()} == {
-        f"study-{name}.png" for name in ("interactions", "curves", "cost", "curriculum")
+        f"study-{name}.png" for name in ("interactions", "curves", "cost", "curriculum", "graded-dreams")
     }
 
     code, output, _ = study("clone", "evaluation.tasks=5")
