@@ -1,9 +1,9 @@
-"""The table of the run of configs/smollm2.yaml: its dream against targets, and its policies."""
+"""The table of the runs of configs/smollm2.yaml: their dreams against targets, and their policies."""
 
 from __future__ import annotations
 
-from fidelity_tables import targets_table
-from result_files import EXACT, read_metrics
+from fidelity_tables import verdict
+from result_files import EXACT, read_metrics, table, with_count
 
 ROWS = (
     ("determined next states, exact", EXACT, "at least 0.95"),
@@ -14,6 +14,7 @@ ROWS = (
     ("answers that cannot be parsed", "fidelity/unparsable_rate", ""),
     ("reward precision", "fidelity/reward_precision", "at least 0.95"),
     ("reward recall", "fidelity/reward_recall", "at least 0.90"),
+    ("reward precision, as RL uses it", "fidelity/as_used/reward_precision", ""),
     ("area under the ROC curve of the answer's probability", "fidelity/calibration/auroc", ""),
     ("success of the clone in the dream", "fidelity/dreamed_success_rate/cloned", ""),
     ("success of the clone in reality, same tasks", "fidelity/real_success_rate/cloned", ""),
@@ -24,6 +25,17 @@ ROWS = (
 
 
 def smollm2() -> str:
-    """Return the measures of the run, with their targets."""
-    (metrics,) = read_metrics("smollm2").values()
-    return targets_table(metrics, ROWS)
+    """Return the measures of each run, with their targets; the last run's verdict. What it lacks is empty."""
+    runs = read_metrics("smollm2")
+    names = [name.partition(":")[0] for name in runs]
+    *_, last = runs.values()
+    rows = [
+        [
+            title,
+            *(with_count(metrics.get(name)) for metrics in runs.values()),
+            target,
+            verdict(last[name], target) if target else "",
+        ]
+        for title, name, target in ROWS
+    ]
+    return table(["measure", *names, "target", ""], rows)
