@@ -10,10 +10,10 @@ def readme_results() -> str:
     rows = [
         study_row("ALFWorld, dream alone", "study", "dream-grpo", "grpo-real", "no-history"),
         study_row("ALFWorld, dream then reality", "study", "s2r-grpo", "grpo-real", ""),
-        study_row("ALFWorld, Qwen architecture, dream alone", "study-qwen", "dream-grpo", "grpo-real", ""),
         study_row("WebShop, dream then reality", "study-webshop", "s2r-grpo", "grpo-real", ""),
         transfer_row(),
         fidelity_row("next states that the history determines, word for word", EXACT, ablation_control()),
+        smollm2_row(),
         fidelity_row("dreamed successes confirmed in reality", "fidelity/rollout_agreement/20"),
         fidelity_row("reward precision on policies' steps", "fidelity/policy_reward_precision"),
     ]
@@ -67,15 +67,16 @@ def transfer_row() -> list[str]:
 
 def fidelity_row(title: str, metric: str, control: str = "") -> list[str]:
     """Return the row of one fidelity metric of `configs/cpu.yaml`."""
-    own = read_metrics("fidelity-cpu")["full"]
-    return [
-        f"fidelity: {title}",
-        linked(f"{short(own[metric])}, n={own[metric].n:,}", "fidelity-cpu"),
-        "",
-        "",
-        "",
-        control,
-    ]
+    own = read_metrics("fidelity-cpu")["full"][metric]
+    return [f"fidelity: {title}", linked(f"{short(own)}, n={own.n:,}", "fidelity-cpu"), "", "", "", control]
+
+
+def smollm2_row() -> list[str]:
+    """Return the row of the states and rewards of the newest run of `configs/smollm2.yaml`."""
+    *_, last = read_metrics("smollm2").values()
+    values = [f"{short(last[name])}, n={last[name].n:,}" for name in (EXACT, "fidelity/reward_precision")]
+    title = "fidelity: SmolLM2-135M without hand-written parts, smaller rooms: the same states; reward precision"
+    return [title, linked("; ".join(values), "smollm2"), "", "", "", ""]
 
 
 def ablation_control() -> str:
