@@ -75,7 +75,7 @@ def smollm2_row() -> list[str]:
     """Return the row of the states and rewards of the newest run of `configs/smollm2.yaml`."""
     *_, last = read_metrics("smollm2").values()
     values = [f"{short(last[name])}, n={last[name].n:,}" for name in (EXACT, "fidelity/reward_precision")]
-    title = "fidelity: SmolLM2-135M without hand-written parts, smaller rooms: the same states; reward precision"
+    title = "fidelity: SmolLM2-135M, no hand-written part, smaller rooms: the same states; reward precision"
     return [title, linked("; ".join(values), "smollm2"), "", "", "", ""]
 
 
