@@ -88,6 +88,12 @@ class StudyConfig(Section):
     real_rows: int = Field(
         4, ge=1, description="Episodes whose slowed steps pass at the same time; more wait in turn."
     )
+    success_epochs: float | None = Field(
+        None,
+        gt=0,
+        description="Passes of the method clone-successes, which has fewer episodes than the clone; empty: "
+        "cloning.epochs.",
+    )
     rounds: int = Field(
         1,
         ge=1,

@@ -175,6 +175,7 @@ def _real_steps(replayed: Replay) -> list[Transition]:
             done=replayed.ended and step.step == last,
             reasoning="",
             source=REAL,
+            run_id="",
         )
         for step in replayed.dreamed.steps[: last + 1]
     ]

@@ -84,7 +84,7 @@ def _train(
             policy=policy,
             player=LocalPlayer(world),
             tasks=EvenTasks(training_tasks(run)),
-            stamp=Stamp(REAL, policy_version, run.manifest.run_id, "real"),
+            stamp=Stamp(REAL, policy_version, prefix="real"),  # no run: a repeated one has the same output
             seed=run.round_seed + 1,
             train=inputs["train"],
             work=work,

@@ -88,6 +88,8 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
     method = METHODS[name]
     values = apply_variant(config, method.changes, seed).model_dump(mode="json")
     rl = values["rl"]
+    if values["cloning"]["only_successes"] and config.study.success_epochs:
+        values["cloning"]["epochs"] = config.study.success_epochs
     if method.dream:
         rl["dream"] = with_algorithm("dream", rl["dream"], method.dream)
     if method.real:

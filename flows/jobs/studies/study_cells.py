@@ -218,15 +218,16 @@ def _learning_curve(trained: Sequence[StageResult]) -> list[list[float]]:
     curve: list[list[float]] = []
     real = dreamed = clock = 0.0
     for result in trained:
+        if result.name == "experience_model":
+            clock += result.seconds
         series = series_of(result)
         rates = series.get(f"{result.name}/success_rate", [])
+        if not rates:  # nothing was played
+            continue
         interactions = _interactions(result)
         times = list(accumulate(series.get(f"{result.name}/seconds", [])))
         in_dream = result.name == "synthetic_rl"
         for rate, steps, seconds in zip(rates, interactions, times, strict=True):
             curve.append([real + steps * (not in_dream), dreamed + steps * in_dream, clock + seconds, rate])
-        if rates:
-            real, dreamed, clock = curve[-1][:3]
-        elif result.name == "experience_model":
-            clock += result.seconds
+        real, dreamed, clock = curve[-1][:3]
     return curve

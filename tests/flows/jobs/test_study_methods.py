@@ -346,3 +346,8 @@ def test_the_clone_of_successes_differs_from_the_clone_in_its_episodes_alone():
     )
     assert successes.cloning.only_successes and not clone.cloning.only_successes
     assert successes == clone.model_copy(update={"cloning": successes.cloning})
+    longer = load_config(None, ["study.success_epochs=32"])
+    passes = [
+        method_config(longer, name, 0, []).cloning.epochs for name in ("clone", "clone-successes", "dpo-logs")
+    ]
+    assert passes == [longer.cloning.epochs, 32, longer.cloning.epochs]
