@@ -60,7 +60,7 @@ class _Players(Generic[Result]):
         torch.set_flush_denormal(True)
         engine = engine_thread()
         with engine.player(player):
-            while (number := self._take_number()) is not None:
+            while (number := self._take_number(player)) is not None:
                 engine.set_order(number)
                 try:
                     self.results[number] = self._jobs[number]()
@@ -68,7 +68,8 @@ class _Players(Generic[Result]):
                     self.errors[number] = error
                     self.is_stopped = True
 
-    def _take_number(self) -> int | None:
+    def _take_number(self, player: int) -> int | None:
+        engine_thread().wait_for_earlier(player)
         with self._lock:
             if self.is_stopped or self._next == len(self._jobs):
                 return None

@@ -71,6 +71,7 @@ def play_with_pauses(engine, pauses):
         for turn in range(4):
             time.sleep(pauses.random() * 0.02)
             written.append(generate(sessions[row], prompts[row], 1 + (row * 7 + turn * 3) % 11))
+        time.sleep(pauses.random() * 0.05)  # the thread comes late for its next job
         return written
 
     with pytest.MonkeyPatch.context() as patch:

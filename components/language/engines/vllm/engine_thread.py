@@ -61,6 +61,7 @@ class EngineThread:
         self._thinking: set[int] = set()
         self._answered: set[int] = set()
         self._answered_before: set[int] = set()
+        self._answer_rounds: dict[int, int] = {}
         self._running: dict[tuple[int, str], tuple[_Batch, int]] = {}
         self._numbers = itertools.count()
         self._local = threading.local()
@@ -110,10 +111,24 @@ class EngineThread:
             self._thinking.update(numbers)
         return numbers
 
+    def wait_for_earlier(self, player: int) -> None:
+        """Wait until the players that got their results in earlier rounds have handed in, or left.
+
+        So what `player` takes next does not depend on the speed of the threads.
+        """
+        with self._changed:
+            own = self._answer_rounds.get(player, -1)
+            self._changed.wait_for(
+                lambda: all(self._answer_rounds.get(other, -1) >= own for other in self._thinking)
+            )
+
     def leave(self, players: Iterable[int]) -> None:
         """These players hand in nothing any more."""
+        players = list(players)
         with self._changed:
             self._thinking.difference_update(players)
+            for player in players:
+                self._answer_rounds.pop(player, None)
             self._changed.notify_all()
 
     @contextmanager
@@ -227,6 +242,7 @@ class EngineThread:
             with self._changed:
                 self._thinking.add(batch.player)
                 self._answered.add(batch.player)
+                self._answer_rounds[batch.player] = self.rounds
 
     def _drop(self, batch: _Batch) -> None:
         keys = [key for key, (owner, _) in self._running.items() if owner is batch]
