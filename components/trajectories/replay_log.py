@@ -45,6 +45,16 @@ def append_transitions(log_dir: Path, transitions: Iterable[Transition], shard_n
     return path
 
 
+def append_once(log_dir: Path, transitions: Iterable[Transition], shard_name: str) -> None:
+    """Append one shard, unless the log has one of that name: work that was interrupted is done again.
+
+    Raises:
+        DataError: as `append_transitions`.
+    """
+    if not any(shard.stem.endswith(shard_name) for shard in log_dir.glob("*.parquet")):
+        append_transitions(log_dir, transitions, shard_name)
+
+
 def read_log(log_dir: Path, shards: int | None = None) -> list[Transition]:
     """The transitions of the log, the oldest first; empty if there is no log.
 

@@ -1,4 +1,4 @@
-"""The `dreamgym` command: the application that all commands are registered in; `retrain` and `refine`.
+"""The `dreamgym` command: the application that all commands are registered in; the jobs that end with a gate.
 
 The other commands are in the modules of this folder, one module a group. Libraries are imported inside the
 commands, after `flows.settings.prepare`, so that `--help` is quick and the settings take effect.
@@ -7,8 +7,9 @@ commands, after `flows.settings.prepare`, so that `--help` is quick and the sett
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -29,7 +30,11 @@ from flows.cli.command import (
 )
 from flows.cli.logs import prepare_refinement, prepare_run_on_logs
 from flows.cli.rounds import prepare_next_round
-from flows.printing.output import JsonFile, VerbGroup, open_closed_streams, output
+from flows.printing.output import JsonFile, Output, VerbGroup, open_closed_streams, output
+
+if TYPE_CHECKING:
+    from components.config import Config
+    from flows.retrain import RetrainResult
 
 _EPILOG = (
     "Every command takes KEY=VALUE overrides of the config, such as rl.dream.iterations=10; "
@@ -142,11 +147,7 @@ def retrain(
             print_stages(page, "What a run would do", plan(settings, workspace, STEPS))
             return
 
-        prepare_flow_logs(debug)
-        began = time.monotonic()
-        with show_progress(settings, workspace, debug):
-            result = retrain_flow(settings, workspace)
-        finish_retrain(page, result, time.monotonic() - began)
+        _run_to_report(page, settings, workspace, debug, lambda: retrain_flow(settings, workspace))
 
 
 @app.command()
@@ -173,11 +174,7 @@ def refine(
         settings, workspace = prepare_refinement(run, config, overrides, root)
         from flows.refine import refine as refine_flow
 
-        prepare_flow_logs(debug)
-        began = time.monotonic()
-        with show_progress(settings, workspace, debug):
-            result = refine_flow(settings, workspace, run)
-        finish_retrain(page, result, time.monotonic() - began)
+        _run_to_report(page, settings, workspace, debug, lambda: refine_flow(settings, workspace, run))
 
 
 @app.command()
@@ -204,11 +201,18 @@ def next_round(
         settings, workspace = prepare_next_round(run, config, overrides, root)
         from flows.next_round import next_round as next_round_flow
 
-        prepare_flow_logs(debug)
-        began = time.monotonic()
-        with show_progress(settings, workspace, debug):
-            result = next_round_flow(settings, workspace, run)
-        finish_retrain(page, result, time.monotonic() - began)
+        _run_to_report(page, settings, workspace, debug, lambda: next_round_flow(settings, workspace, run))
+
+
+def _run_to_report(
+    page: Output, settings: Config, workspace: Path, debug: bool, run_flow: Callable[[], RetrainResult]
+) -> None:
+    """Run a job that ends with the promotion gate, showing its progress, and print its result."""
+    prepare_flow_logs(debug)
+    began = time.monotonic()
+    with show_progress(settings, workspace, debug):
+        result = run_flow()
+    finish_retrain(page, result, time.monotonic() - began)
 
 
 for _commands in (

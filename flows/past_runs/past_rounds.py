@@ -14,6 +14,9 @@ from flows.past_runs.past_stages import past_stages
 NEEDED = ("validate", "experience_model", "clone", "synthetic_rl", "check_dreamed", "sim_to_real")
 """Stages of a round that the next one goes on with."""
 
+JOBS = ("retrain", "next-round")
+"""Jobs whose runs a further round goes on with. A run of `refine` has the logs of another world."""
+
 
 @dataclass(frozen=True)
 class PastRound:
@@ -46,11 +49,11 @@ def past_round(root: Path, name: str) -> PastRound:
     manifest = Manifest.load(find_run(root / "runs", name))
     made = [stage.name for stage in manifest.stages]
     missing = [stage for stage in NEEDED if stage not in made]
-    if manifest.status != "finished" or missing:
+    if manifest.status != "finished" or manifest.flow not in JOBS or missing:
         raise DataError(
             f"Run {manifest.run_id} ({manifest.flow}) is {manifest.status}"
             + (f" and has no stage {missing[0]}." if missing else "."),
-            "Expected a finished run of retrain, refine or next-round, in a world that can be played.",
+            f"Expected a finished run of {' or '.join(JOBS)}, in a world that can be played.",
             "Name another run.",
         )
     costs = manifest.costs

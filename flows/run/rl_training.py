@@ -24,7 +24,7 @@ from components.policy.rl.rollout_workers import Player
 from components.policy.rl.task_source import TaskSource
 from components.policy.rollout import Rollout, Stamp
 from components.records import Transition
-from components.trajectories.replay_log import append_transitions
+from components.trajectories.replay_log import append_once
 from flows.run.pipeline_run import Run
 from flows.run.run_data import episodes_to_clone
 from flows.run.stage import Outcome
@@ -99,15 +99,13 @@ def keep_transitions(log: Path, iteration: int, rollouts: Sequence[Rollout]) -> 
         if not (rollout.unparsable or rollout.broken)
         for step in rollout.trajectory.steps
     ]
-    write_shard(log, iteration, transitions)
+    write_iteration(log, iteration, transitions)
     return transitions
 
 
-def write_shard(log: Path, iteration: int, transitions: Sequence[Transition]) -> None:
+def write_iteration(log: Path, iteration: int, transitions: Sequence[Transition]) -> None:
     """Append an iteration's transitions to a stage's log, unless a resumed iteration already has."""
-    name = f"iteration-{iteration:04d}"
-    if not any(shard.stem.endswith(name) for shard in log.glob("*.parquet")):
-        append_transitions(log, transitions, name)
+    append_once(log, transitions, f"iteration-{iteration:04d}")
 
 
 def run_loop(

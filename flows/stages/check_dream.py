@@ -30,7 +30,7 @@ from components.policy.rollout import Rollout, play, play_whole
 from components.policy.task_draws import draw_tasks
 from components.records import Task
 from components.tracking.stage_store.stage_result import StageResult
-from components.trajectories.replay_log import append_transitions
+from components.trajectories.replay_log import append_once
 from flows.run.pipeline_run import Run
 from flows.run.run_data import EXPERIENCE, encoder_input, experience_input, families_config, training_tasks
 from flows.run.run_dream import open_dream
@@ -109,7 +109,7 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
     )
     metrics |= agreement_metrics(check, settings, suffix)
     real_steps_taken = [step for rollout in real for step in rollout.trajectory.steps]
-    append_transitions(work / EXPERIENCE, real_steps_taken + replayed_steps(check.replays), "check")
+    append_once(work / EXPERIENCE, real_steps_taken + replayed_steps(check.replays), "check")
     records = [replay_record(adapter, one) for one in check.replays]
     (work / "replays.json").write_text(json.dumps(records, indent=1))
     metrics[f"fidelity/check_interactions/{suffix}"] = exact_value(real_steps)

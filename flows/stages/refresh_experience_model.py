@@ -13,7 +13,7 @@ from components.errors import ConfigError, DataError
 from components.evaluation.metrics.intervals import exact_value
 from components.records import Trajectory
 from components.trajectories.recording import with_reasoning
-from components.trajectories.replay_log import append_transitions
+from components.trajectories.replay_log import append_once
 from flows.run.experience_training import experience_model_config, train_and_measure
 from flows.run.pipeline_run import Run
 from flows.run.run_data import EXPERIENCE, encoder_input, experience_input, model_episodes, read_experience
@@ -74,7 +74,7 @@ def _refresh(run: Run, played: Sequence[str], inputs: Inputs, work: Path) -> Out
         known=recorded + real,
     )
     steps = [step for episode in real for step in episode.steps]
-    append_transitions(work / EXPERIENCE, steps, "rounds")
+    append_once(work / EXPERIENCE, steps, "rounds")
     outcome.outputs[EXPERIENCE] = EXPERIENCE
     outcome.metrics["experience_model/real_steps"] = exact_value(len(steps))
     return outcome

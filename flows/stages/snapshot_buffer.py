@@ -17,7 +17,7 @@ from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.dvc.experiment_commit import FOLDER, commit_experiment
 from components.trajectories.dvc.pointer import POINTER, hashes_of, pointer_text
 from components.trajectories.dvc.versions import extend_version, outs_of, push_version
-from components.trajectories.replay_log import append_transitions, read_log
+from components.trajectories.replay_log import append_once, read_log
 from flows.run.pipeline_run import Run
 from flows.run.stage import RUN_NAME
 from flows.run.stage_curves import series_of
@@ -58,9 +58,7 @@ def save_run_version(run: Run) -> str:
 
 def _append_dreams(log: Path, result: StageResult) -> None:
     """Append the dreamed transitions of a result, unless the log already has them."""
-    name = f"synthetic-{result.key[:12]}"
-    if not any(shard.stem.endswith(name) for shard in log.glob("*.parquet")):
-        append_transitions(log, read_log(result.outputs["replay"]), name)
+    append_once(log, read_log(result.outputs["replay"]), f"synthetic-{result.key[:12]}")
 
 
 def save_run_commit(run: Run) -> str:

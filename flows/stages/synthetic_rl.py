@@ -43,7 +43,7 @@ from flows.run.rl_training import (
     run_loop,
     snapshots_config,
     training_adapter,
-    write_shard,
+    write_iteration,
 )
 from flows.run.run_data import (
     EXPERIENCE,
@@ -222,7 +222,7 @@ def _keep_rollouts(run: Run, loop: Loop, dreams: DreamPlayer, work: Path) -> OnR
         dreams.remember(keep_transitions(work / REPLAY, iteration, rollouts))
         figures = impossible_actions(adapter, rollouts) | rejected.figures()
         figures |= watch.check(iteration, rollouts, loop.state.series)
-        write_shard(work / EXPERIENCE, iteration, replayed_steps(watch.replays))
+        write_iteration(work / EXPERIENCE, iteration, replayed_steps(watch.replays))
         return figures
 
     return keep

@@ -31,6 +31,13 @@ def make_transition(step: int = 0, episode: str = "e0", task: str = "t0", **chan
     )
 
 
+def test_work_that_is_done_again_appends_once(tmp_path):
+    for _ in range(2):
+        replay_log.append_once(tmp_path, [make_transition()], "iteration-0001")
+    replay_log.append_once(tmp_path, [make_transition(1)], "iteration-0002")
+    assert [step.step for step in replay_log.read_log(tmp_path)] == [0, 1]
+
+
 def test_tasks_and_transitions_come_back_equal_and_in_order(tmp_path):
     tasks = [make_task(2), make_task(1)]
     transitions = [

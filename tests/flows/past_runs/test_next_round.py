@@ -104,6 +104,9 @@ def test_a_round_needs_a_finished_run_that_met_reality(clone, first, second):
     (place / "manifest.json").write_text(json.dumps(values | {"stages": stages}))
     with pytest.raises(DataError, match="has no stage sim_to_real"):
         past_round(clone, place.name)
+    (place / "manifest.json").write_text(json.dumps(values | {"flow": "refine"}))
+    with pytest.raises(DataError, match="Expected a finished run of retrain or next-round"):
+        past_round(clone, place.name)
     shutil.rmtree(place)
     third = past_round(clone, second.run_id)
     assert third.number == 2
