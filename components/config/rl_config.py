@@ -95,6 +95,11 @@ class DreamRLConfig(RLConfig):
         "nor in the group's baseline, which flatters a group whose losing episodes end so. failure: failures "
         "like others, as in the paper.",
     )
+    end_early: bool = Field(
+        True,
+        description="End the run with an error where RL has no learning signal for many iterations or its "
+        "success rate falls below half. A study's negative controls train on.",
+    )
     overlap: bool = Field(
         False,
         description="Play the rollouts of the next iteration during an update: they are one update old when "

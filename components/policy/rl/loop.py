@@ -127,8 +127,9 @@ class Loop:
         self.learner = learner_class(config).on_all_ranks(policy, algorithm, config, demonstrations)
         algorithm.start(policy, config)
         self.state = LoopState()
-        self._overlaps = isinstance(config, DreamRLConfig) and config.overlap
-        self._trains_on_unanswered = isinstance(config, DreamRLConfig) and config.unanswered == "failure"
+        dream = config if isinstance(config, DreamRLConfig) else DreamRLConfig()
+        self._ends_early, self._overlaps = dream.end_early, dream.overlap
+        self._trains_on_unanswered = dream.unanswered == "failure"
         self._source = RolloutSource(player, tasks, config, max_steps=max_steps, seed=seed, stamp=stamp)
         self._resumed: dict[str, Any] = {}
         self._counted_tokens = 0
@@ -177,8 +178,8 @@ class Loop:
                 self.state.series.setdefault(name, []).append(value)
             self.state.iteration += 1
             self.state.tokens = earlier_tokens + self._counted_tokens
-            # Before the state is saved: a resumed loop must see the collapse again.
-            check_collapse(self.state.series["success_rate"], rows)
+            if self._ends_early:  # before the state is saved: a resumed loop must see the collapse again
+                check_collapse(self.state.series["success_rate"], rows)
             if self.snapshots:
                 self.snapshots.save_if_due(self.policy, self.state.iteration)
             if self.checkpoint is not None:
@@ -230,16 +231,13 @@ class Loop:
             )
 
     def _training_groups(self, rollouts: list[Rollout]) -> list[list[Rollout]]:
-        """Return the rollouts of each task that are trained on; a group may be empty.
-
-        Left out, though counted, are rollouts that the world broke, and those that the dream left without a
-        valid answer unless they are failures (`unanswered`).
-        """
+        """Return the rollouts of each task that are trained on (`_counts`); a group may be empty."""
         size = self.config.num_generations
         all_groups = [rollouts[place : place + size] for place in range(0, len(rollouts), size)]
         return [[rollout for rollout in group if self._counts(rollout)] for group in all_groups]
 
     def _counts(self, rollout: Rollout) -> bool:
+        """Left out are rollouts that the world broke, and those without an answer unless they are failures."""
         return not rollout.broken and (self._trains_on_unanswered or not rollout.unparsable)
 
     def _compared_groups(self, groups: list[list[Rollout]]) -> list[list[Rollout]]:
@@ -251,7 +249,8 @@ class Loop:
     def _count_signal(self, has_signal: bool) -> None:
         count = 0 if has_signal else self.state.iterations_without_signal + 1
         self.state.iterations_without_signal = count
-        check_learning_signal(count)
+        if self._ends_early:
+            check_learning_signal(count)
 
     def _update(self, samples: list[TrainingSample], seed: int, played: Played) -> dict[str, float]:
         """Take the learner's steps on the samples of `played` and return their figures."""

@@ -97,6 +97,7 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
         rl[section] = with_algorithm(section, rl[section], method.real)
     if method.is_control or method.is_graded:
         rl["dream"]["check_every"] = 0
+        rl["dream"]["end_early"] = not method.is_control
     if method.logged:
         rl["baseline"] = with_algorithm("baseline", rl["baseline"], method.logged)
         rl["baseline"]["learning_rate"] = LOGGED_LEARNING_RATE

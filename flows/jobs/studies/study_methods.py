@@ -44,7 +44,7 @@ class Method:
         plain: GRPO as in its paper (`PLAIN`).
         like_dream: RL in reality has the iterations and rollouts of RL in the dream, and no other limit.
         needs_failures: it is the clone itself where only successes are cloned.
-        is_control: a dream that must not help. RL in it is not watched, which would end it.
+        is_control: a dream that must not help. RL in it is not watched and has all its iterations.
         is_graded: a dream of another quality. RL in it is not watched, and its policy's episodes are compared
             with reality at the end.
         base: method that it is compared with.

@@ -114,7 +114,7 @@ def make_config(settings):
         "demonstration_weight": 0.0,
     }
     section = BaselineRLConfig if schedule == "constant" else RLConfig
-    if settings.get("overlap") or "unanswered" in settings:
+    if settings.get("overlap") or {"unanswered", "end_early"} & set(settings):
         section, defaults["check_every"] = DreamRLConfig, 0
     return section(**{**defaults, **settings}, algorithm={"type": kind, **algorithm})
 

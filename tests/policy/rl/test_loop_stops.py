@@ -95,6 +95,23 @@ def test_a_collapsed_policy_stops_the_loop():
     assert loop.state.iteration == 2 * COLLAPSE_WINDOW
 
 
+def test_a_negative_control_trains_on_without_a_signal_and_after_a_collapse():
+    without_signal = MAX_ITERATIONS_WITHOUT_SIGNAL + 2
+    loop = make_loop(Rewarding(never), iterations=without_signal, end_early=False)
+    before = weights(loop)
+    assert loop.run().iteration == without_signal and same(before, weights(loop))
+    calls = []
+
+    def half_then_none(row, action):
+        calls.append(row)
+        return row % 2 == 0 and len(calls) <= 8 * COLLAPSE_WINDOW
+
+    iterations = 2 * COLLAPSE_WINDOW + 1
+    assert make_loop(Rewarding(half_then_none), iterations=iterations, end_early=False).run().iteration == (
+        iterations
+    )
+
+
 @pytest.mark.parametrize(("group", "collapses"), [(32, True), (4, False)])
 def test_a_short_loop_detects_a_collapse_if_it_has_enough_rollouts(group, collapses):
     """Seven iterations of two tasks. With groups of 32, windows of two iterations have 128 rollouts."""
