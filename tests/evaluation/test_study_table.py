@@ -77,6 +77,34 @@ def test_the_table_says_what_is_surely_not_inferior():
     assert ", ratio 0.79 (" in worse and "inferior" not in worse
 
 
+def test_the_table_counts_all_real_steps_that_the_models_ever_read():
+    """Of pretraining, logs, play and checks. Where the backbone does not say its part, the sum is a bound."""
+    logs = {"offline": 1000}
+    cells = {
+        "base": [replace(cell("base", 0, [1, 0]), recorded_transitions=logs | {"pretraining": 50_000})],
+        "other": [
+            replace(
+                cell("other", 0, [1, 1]),
+                recorded_transitions=logs,
+                real_interactions=200,
+                check_interactions=30,
+            )
+        ],
+    }
+
+    def columns(cells):
+        lines = study_table(summarise(cells, "base"), cells, "base").splitlines()
+        rows = [[part.strip() for part in line[1:-1].split("|")] for line in lines if line.startswith("|")]
+        return {head: [base, other] for head, _, base, other in zip(*rows, strict=True)}, lines[4:]
+
+    table, notes = columns(cells)
+    assert table["real steps"] == ["0", "200"]
+    assert table["all real steps: pretraining, logs, online, checks"] == ["51,000", "≥ 1,230"]
+    assert notes == ["", "≥: and those that the backbone read. Its card does not say how many."]
+    older = {name: [replace(one, recorded_transitions={}) for one in own] for name, own in cells.items()}
+    assert not any("all real steps" in head for head in columns(older)[0])
+
+
 def test_each_study_has_its_own_table_in_a_document(tmp_path):
     """Markers have names, so the table of another study stays."""
     cells = {"base": [cell("base", 0, [1, 0]), cell("base", 1, [1, 1])]}

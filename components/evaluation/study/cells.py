@@ -21,10 +21,11 @@ class Cell:
         origin: config, data and models of the cell; a stored cell is reused only for the same origin.
         games: task id -> won; empty if the cell crashed.
         families: task id -> family.
+        recorded_transitions: different real transitions that the models read before they played: `offline`
+            those of the logs, `pretraining` those of the backbone if its card says so. Empty in older cells.
         seconds: stage -> wall time.
         curve: one entry per iteration of RL: (real interactions, dreamed interactions, seconds, success rate
-        of
-            the rollouts), counted from the cloned policy.
+            of the rollouts), counted from the cloned policy.
         held_out: the same for policies during training, with their success rate on the held-out games.
         curriculum: `Curriculum.life` of RL in the dream.
         watched: one entry per check of the dream watch: (iteration, dreamed success rate, share of replayed
@@ -43,6 +44,7 @@ class Cell:
     real_interactions: int = 0
     dreamed_interactions: int = 0
     check_interactions: int = 0
+    recorded_transitions: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     curve: list[list[float]] = field(default_factory=list)
     held_out: list[list[float]] = field(default_factory=list)

@@ -37,7 +37,8 @@ def summarise(
 
     - `evaluate/success_rate`, also by family and by seed. `.../learnt` and `.../held_back` are the families
       with and without training tasks, if the method was trained on some families only.
-    - `cost/...`: means over the seeds.
+    - `cost/...`: means over the seeds. `cost/offline_transitions` and `cost/pretraining_transitions` only if
+      all cells know them (`Cell.recorded_transitions`).
     - `difference/success_rate` and `difference/p_value`: two-sided, Holm-corrected over all methods with the
       same base.
     - `ratio/success_rate`: of the method's rate to its base's on the same seeds and games (`crossed_ratio`);
@@ -149,6 +150,9 @@ def _method_metrics(cells: Sequence[Cell]) -> dict[str, Estimate]:
         "dreamed_interactions": [float(cell.dreamed_interactions) for cell in cells],
         "check_interactions": [float(cell.check_interactions) for cell in cells],
     }
+    for origin in ("offline", "pretraining"):
+        if all(origin in cell.recorded_transitions for cell in cells):
+            costs[f"{origin}_transitions"] = [float(cell.recorded_transitions[origin]) for cell in cells]
     for name, values in costs.items():
         metrics[f"cost/{name}"] = mean(values)
     agreements = [[agreement for _, _, agreement in cell.watched] for cell in cells if cell.watched]

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from components.evaluation.metrics.intervals import Estimate
 from components.evaluation.study.cells import Cell
 
+REAL_STEPS_EVER = "all real steps: pretraining, logs, online, checks"
+"""Column of `_real_steps_ever`; left out if no method has them."""
+AT_LEAST = "≥: and those that the backbone read. Its card does not say how many."
 COLUMNS = (
     "method",
     "success on held-out games",
@@ -15,6 +18,7 @@ COLUMNS = (
     "difference from {base} (paired)",
     "p (Holm)",
     "real steps",
+    REAL_STEPS_EVER,
     "dreamed steps",
     "minutes",
     "to reach {base}'s final success: seeds, real steps, time ratio",
@@ -43,7 +47,12 @@ def study_table(
         finished_cells = [cell for cell in cells[name] if not cell.crash]
         base_prefix = "" if method_base == base else f"{method_base}: "
         rows.append(_row(name, method_metrics, finished_cells, base_prefix))
+    ever = COLUMNS.index(REAL_STEPS_EVER)
+    if not any(row[ever] for row in rows[2:]):
+        rows = [row[:ever] + row[ever + 1 :] for row in rows]
     lines = [f"| {' | '.join(row)} |" for row in rows]
+    if any(row[ever].startswith("≥") for row in rows[2:]):
+        lines += ["", AT_LEAST]
     problems = _problem_lines({name: cells[name] for name in metrics})
     commits = Counter(cell.commit[:7] for name in metrics for cell in cells[name] if cell.commit)
     if problems:
@@ -96,10 +105,20 @@ def _row(name: str, metrics: Mapping[str, Estimate], cells: Sequence[Cell], base
         difference_cell,
         _format_p_value(metrics["difference/p_value"].value) if difference else "",
         f"{metrics['cost/real_interactions'].value:,.0f}",
+        _real_steps_ever(metrics),
         f"{metrics['cost/dreamed_interactions'].value:,.0f}",
         f"{metrics['cost/seconds'].value / 60:.1f}",
         _reach_cell(metrics),
     ]
+
+
+def _real_steps_ever(metrics: Mapping[str, Estimate]) -> str:
+    """Return the real transitions of all origins; empty if those of the logs are not known."""
+    if "cost/offline_transitions" not in metrics:
+        return ""
+    origins = ("pretraining_transitions", "offline_transitions", "real_interactions", "check_interactions")
+    known = [metrics[f"cost/{name}"].value for name in origins if f"cost/{name}" in metrics]
+    return f"{'' if len(known) == len(origins) else '≥ '}{sum(known):,.0f}"
 
 
 def _format_p_value(value: float) -> str:

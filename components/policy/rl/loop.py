@@ -237,7 +237,7 @@ class Loop:
         return [[rollout for rollout in group if self._counts(rollout)] for group in all_groups]
 
     def _counts(self, rollout: Rollout) -> bool:
-        """Left out are rollouts that the world broke, and those without an answer unless they are failures."""
+        """Left out are rollouts that the world broke, or without an answer unless they are failures."""
         return not rollout.broken and (self._trains_on_unanswered or not rollout.unparsable)
 
     def _compared_groups(self, groups: list[list[Rollout]]) -> list[list[Rollout]]:

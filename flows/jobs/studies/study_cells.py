@@ -19,6 +19,7 @@ from components.files import parse_json, read_text, write_json
 from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.store import read_tasks
 from flows.jobs.studies.cell_origin import Origin, require_origin
+from flows.jobs.studies.recorded_transitions import recorded_transitions
 from flows.jobs.studies.study_methods import METHODS
 from flows.run.pipeline_run import Run
 from flows.run.stage_curves import series_of
@@ -123,6 +124,7 @@ def cell_of_run(run: Run, name: str, origin: Origin, rounds: Sequence[Results] =
         real_interactions=costs.real_interactions,
         dreamed_interactions=_dreamed_interactions(stages),
         check_interactions=costs.check_interactions,
+        recorded_transitions=recorded_transitions(run, [result.name for result in trained]),
         seconds=_seconds(trained),
         curve=curve,
         held_out=_held_out_curve(rounds or [run.results], method.stages, curve),

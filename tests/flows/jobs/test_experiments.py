@@ -131,6 +131,8 @@ def test_a_study_fills_its_cells_and_resumes(clone):
         for name, cell in found.items()
     }
     assert spent == {"clone-0": (0, 0), "grpo-real-0": (1, 0), "dream-ppo-0": (0, 1), "s2r-grpo-0": (1, 1)}
+    logs = {name: cell["recorded_transitions"]["offline"] for name, cell in found.items()}
+    assert 0 < logs["clone-0"] == logs["grpo-real-0"] < logs["dream-ppo-0"] == logs["s2r-grpo-0"]
     assert found["s2r-grpo-0"]["real_interactions"] <= 90 and len(found["s2r-grpo-0"]["curve"]) == 2
     assert all(len(cell["games"]) == 6 and cell["run_id"] and cell["commit"] for cell in found.values())
     assert not found["clone-0"]["figures"] and all(
