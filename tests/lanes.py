@@ -2,6 +2,7 @@
 
     make check           unit and contract tests: no engine, no command, no server
     make test            check, and the tests with the real engine and the whole command
+    make test-long       whole studies and several runs one after another: a minute and more each
     make test-services   browsers and servers: Chromium, PostgreSQL, S3, Prefect deployments, MLflow, OpenEnv
     pytest -m slow       tests that take minutes to hours, by name
 
@@ -24,6 +25,15 @@ SERVICES = (
     "tracking/test_pyfunc_models.py",
 )
 """Files and folders whose tests start a browser or a server."""
+LONG = (
+    "flows/jobs/test_experiments.py",
+    "flows/jobs/test_reproduce.py",
+    "flows/jobs/test_transfer.py",
+    "flows/past_runs/test_next_round.py",
+    "flows/test_kills.py",
+    "flows/test_logs_alone.py",
+)
+"""Files whose tests make several runs, a study or an ablation."""
 SERVICE_WORLDS = ("browser",)
 """Environments whose parametrised contract tests start a browser."""
 ENGINE = (
@@ -67,7 +77,7 @@ ENGINE_FIXTURES = {"world", "played", "finished", "learnt", "learnt_qwen"}
 
 
 def mark_lane(item: pytest.Item) -> None:
-    """Mark a test with its lane: `services`, `engine`, or no mark for `make check`."""
+    """Mark a test with its lane: `services`, `long`, `engine`, or no mark for `make check`."""
     path = item.path.as_posix().partition("/tests/")[2]
     fixtures = set(getattr(item, "fixturenames", ()))
     parameters = getattr(item, "callspec", None)
@@ -75,6 +85,8 @@ def mark_lane(item: pytest.Item) -> None:
     is_contract = path.startswith("environments/test_environment_contract")
     if path.startswith(SERVICES) or (is_contract and _names_a_service(item, values)):
         item.add_marker("services")
+    elif path.startswith(LONG):
+        item.add_marker("long")
     elif path.startswith(ENGINE) or fixtures & ENGINE_FIXTURES:
         item.add_marker("engine")
 

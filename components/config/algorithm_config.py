@@ -57,6 +57,11 @@ class GRPOConfig(PolicyGradientConfig):
     min_generations: ClassVar[int] = 2
 
     type: Literal["grpo"] = "grpo"
+    step_credit: Literal["gigpo", "salt"] = Field(
+        "gigpo",
+        description="Advantages of single steps. gigpo: adds those among replies to the same state. salt: "
+        "steps that episodes share get the mean of their episodes' advantages (arXiv 2510.20022).",
+    )
     step_weight: float = Field(
         2.0,
         ge=0,
@@ -72,7 +77,10 @@ class GRPOConfig(PolicyGradientConfig):
 
     @model_validator(mode="after")
     def _refuse_options_without_effect(self) -> GRPOConfig:
-        if not self.step_weight:
+        if self.step_credit == "salt":
+            names = ["step_weight", "discount"]
+            self._refuse_without_effect(names, "step_credit: salt", "step_credit: gigpo")
+        elif not self.step_weight:
             self._refuse_without_effect(["discount"], "step_weight: 0", "step_weight")
         return self
 

@@ -52,6 +52,11 @@ class RLConfig(Section):
         ge=0,
         description="Weight of the cloning loss on expert demonstrations in each step (PPO-ptx); 0: none.",
     )
+    observation_weight: float = Field(
+        0.0,
+        ge=0,
+        description="Weight of the cross-entropy of the observed states in each step (ECHO); 0: none.",
+    )
     batch_tokens: int = Field(
         8192, ge=64, description="Tokens per forward pass; gradients are summed over an update."
     )

@@ -3,7 +3,8 @@
 With demonstrations, each step also adds `demonstration_weight` times the cloning loss on some of them. The
 policy then keeps skills that few rollouts exercise, such as copying a name letter by letter. InstructGPT
 mixes in pretraining in this way (PPO-ptx; Ouyang et al. 2022, arXiv 2203.02155, Eq. 2), and DAPG
-demonstrations (Rajeswaran et al. 2018, arXiv 1709.10087).
+demonstrations (Rajeswaran et al. 2018, arXiv 1709.10087). Observed states are added in the same way
+(`observations.py`).
 
 In a launch of several processes (`components/language/training/parallel.py`) each process has a learner with
 a copy of the policy. Each computes a part of an update's gradient and all take the same step, so their
@@ -39,6 +40,8 @@ DEMONSTRATION_TOKENS = 2048
 """Number of tokens of demonstrations in a step; each step draws its own."""
 DEMONSTRATION_LOSS = "demonstration_loss"
 """Name of the figure that updates with demonstrations have."""
+OBSERVATION_LOSS = "observation_loss"
+"""Name of the figure that updates with observations have."""
 _learner_numbers = count()
 
 
@@ -89,7 +92,13 @@ class Learner:
         return self.config.learning_rate * (1 - iteration / self.config.iterations)
 
     def learn(
-        self, samples: list[TrainingSample], seed: int, rate: float, *, on_policy: bool
+        self,
+        samples: list[TrainingSample],
+        seed: int,
+        rate: float,
+        *,
+        on_policy: bool,
+        observed: Sequence[Example] = (),
     ) -> dict[str, float]:
         """Take the optimiser steps of one iteration and return its figures.
 
@@ -99,11 +108,14 @@ class Learner:
             rate: learning rate; a schedule within the iteration multiplies it.
             on_policy: whether the trained policy played the rollouts. Sampler and trainer must then agree
                 before the first step.
+            observed: rollouts with loss on the states that they observed; each is trained on once.
 
         Raises:
             TrainingError: a loss or a gradient is not finite, or sampler and trainer disagree.
         """
-        return parallel.run_on_all_ranks(_update, self.name, samples, seed, rate, on_policy, own=(self,))
+        return parallel.run_on_all_ranks(
+            _update, self.name, samples, seed, rate, on_policy, list(observed), own=(self,)
+        )
 
     def restore(self, state: dict[str, Any]) -> None:
         """Make every learner of the launch continue from `state`."""
@@ -150,6 +162,8 @@ class Learner:
 
     def split(self, samples: Sequence[TrainingSample]) -> list[list[TrainingSample]]:
         """Return the samples of each optimiser step of a pass."""
+        if not samples:  # only observations are trained on
+            return [[]]
         size = math.ceil(len(samples) / self._options.optimizer_steps)
         return [list(samples[start : start + size]) for start in range(0, len(samples), size)]
 
@@ -158,7 +172,12 @@ class Learner:
         return 1.0
 
     def update(
-        self, samples: list[TrainingSample], seed: int, rate: float, on_policy: bool
+        self,
+        samples: list[TrainingSample],
+        seed: int,
+        rate: float,
+        on_policy: bool,
+        observed: Sequence[Example] = (),
     ) -> dict[str, float]:
         """Do this process's part of `learn` and return the means of the steps' figures.
 
@@ -170,7 +189,8 @@ class Learner:
         steps: list[dict[str, float]] = []
         for number, batch in enumerate(batches):
             factor = self.rate_factor((number + 1) / (len(batches) + 1))
-            figures = self._step(batch, self._draw_demonstrations(generator), rate * factor)
+            demonstrations = self._draw_demonstrations(generator)
+            figures = self._step(batch, demonstrations, observed[number :: len(batches)], rate * factor)
             if not steps and on_policy:
                 check_logprob_gap(figures["logprob_gap"])
             steps.append(figures)
@@ -185,13 +205,18 @@ class Learner:
         return examples
 
     def _step(
-        self, samples: list[TrainingSample], demonstrations: list[Example], rate: float
+        self,
+        samples: list[TrainingSample],
+        demonstrations: Sequence[Example],
+        observed: Sequence[Example],
+        rate: float,
     ) -> dict[str, float]:
         """Take one optimiser step and return its figures, which are sums over the forward passes."""
-        token_weights = self.algorithm.token_weights(samples)
+        token_weights = self.algorithm.token_weights(samples) if samples else []
         total_tokens = sum(sample.token_count for sample in samples)
         names = ["loss", "logprob_gap", "policy_entropy", *self.algorithm.figures]
         names += [DEMONSTRATION_LOSS] if demonstrations else []
+        names += [OBSERVATION_LOSS] if self.config.observation_weight else []
         parts: dict[str, list[Tensor]] = {name: [] for name in names}
         lengths = [sample.length * len(sample.rollouts) for sample in samples]
         with self.policy.compute.training(self.policy.model):
@@ -203,14 +228,20 @@ class Learner:
                     parts[name].append(value)
                 return_if_grown()
             if own_demonstrations := parallel.share(demonstrations):
-                total = sum(map(_count_loss_tokens, demonstrations))
-                parts[DEMONSTRATION_LOSS].append(self._add_cloning_gradient(own_demonstrations, total))
+                total, weight = sum(map(_count_loss_tokens, demonstrations)), self.config.demonstration_weight
+                parts[DEMONSTRATION_LOSS].append(self._add_cross_entropy(own_demonstrations, total, weight))
+            total, weight = sum(map(_count_loss_tokens, observed)), self.config.observation_weight
+            for rows in parallel.share(pack_by_length(list(map(len, observed)), self.config.batch_tokens)):
+                examples = [observed[row] for row in rows]
+                parts[OBSERVATION_LOSS].append(self._add_cross_entropy(examples, total, weight))
+                return_if_grown()
             # Read once everything has been asked of the device: reading waits for it.
             sums = dict(
                 zip(names, parallel.sums([sum(map(float, parts[name])) for name in names]), strict=True)
             )
             check_finite("policy loss", sums["loss"])
             check_finite("loss on the demonstrations", sums.get(DEMONSTRATION_LOSS, 0.0))
+            check_finite("loss on the observations", sums.get(OBSERVATION_LOSS, 0.0))
             weights = [*self.trained_weights().values(), *self.algorithm.parameters()]
             parallel.sum_gradients(weights)
             norm = torch.nn.utils.clip_grad_norm_(weights, 1.0)
@@ -219,13 +250,13 @@ class Learner:
             self.own_optimizers.step(self.algorithm.own_learning_rate(rate))
         return sums | {"gradient_norm": float(norm)}
 
-    def _add_cloning_gradient(self, demonstrations: Sequence[Example], total_tokens: int) -> Tensor:
-        """Add the weighted gradient of the cloning loss; return its part of the mean over `total_tokens`."""
+    def _add_cross_entropy(self, examples: Sequence[Example], total_tokens: int, weight: float) -> Tensor:
+        """Add the weighted gradient of the cross-entropy; return its part of the mean over `total_tokens`."""
         padding = self.policy.vocabulary.pad_id
-        batch = collate(demonstrations, padding).to(self.policy.model.device)
+        batch = collate(examples, padding).to(self.policy.model.device)
         with self.policy.compute.forward():
             loss = -token_logprobs(self.policy.model, batch).logprobs.sum() / total_tokens
-        (self.config.demonstration_weight * loss).backward()
+        (weight * loss).backward()
         return loss.detach()
 
     def _add_gradient(
@@ -276,10 +307,11 @@ def _update(
     seed: int,
     rate: float,
     on_policy: bool,
+    observed: list[Example],
     own: Learner | None = None,
 ) -> dict[str, float]:
     learner: Learner = own or parallel.get_rank_state(name)
-    return learner.update(samples, seed, rate, on_policy)
+    return learner.update(samples, seed, rate, on_policy, observed)
 
 
 def _restore(name: str, state: dict[str, Any], own: Learner | None = None) -> None:

@@ -19,9 +19,9 @@ def pack_by_length(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]
     An entry that is longer than `batch_tokens` forms a separate group.
     """
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])
-    groups: list[list[int]] = [[]]
+    groups: list[list[int]] = []
     for index in order:
-        if groups[-1] and lengths[index] * (len(groups[-1]) + 1) > batch_tokens:
+        if not groups or lengths[index] * (len(groups[-1]) + 1) > batch_tokens:
             groups.append([])
         groups[-1].append(index)
     return groups

@@ -33,12 +33,13 @@ from components.policy.policy import Policy
 from components.policy.policy_snapshots import Snapshots
 from components.policy.rl.algorithms.algorithm import Algorithm, TrainingSample
 from components.policy.rl.algorithms.choose import learner_class
-from components.policy.rl.learner import DEMONSTRATION_LOSS
+from components.policy.rl.learner import DEMONSTRATION_LOSS, OBSERVATION_LOSS
 from components.policy.rl.loop_checkpoints import learner_state, read_loop_checkpoint
+from components.policy.rl.observations import observation_examples
 from components.policy.rl.rollout_workers import Player
 from components.policy.rl.rollouts_ahead import Played, RolloutSource
 from components.policy.rl.sampler_correction import RATIO_FIGURES, correct_for_sampler
-from components.policy.rl.task_source import TaskSource
+from components.policy.rl.task_source import TaskSource, returns_by_task
 from components.policy.rl.training_checks import check_collapse, check_learning_signal
 from components.policy.rollout import Rollout, Stamp
 from components.policy.rollout_figures import rollout_figures
@@ -207,7 +208,7 @@ class Loop:
         figures = rollout_figures(rollouts, self._compared_groups(groups), interactions=played.interactions)
         figures |= further_figures
         figures["steps_per_second"] = figures["interactions"] / played.seconds
-        figures |= self.tasks.report(_returns_by_task(groups), number)
+        figures |= self.tasks.report(returns_by_task(groups), number)
         samples = self.algorithm.training_samples(groups, self.policy)
         figures["lessons"] = float(len(samples))
         self._count_signal(any(sample.has_signal for sample in samples))
@@ -216,7 +217,7 @@ class Loop:
             self._play_ahead(self.state.iteration + 1)
         else:
             self._counted_tokens = self._count_tokens()
-        figures |= self._update(samples, number, played)
+        figures |= self._update(samples, groups, number, played)
         return figures | {"seconds": time.monotonic() - started}
 
     def _play_ahead(self, iteration: int, tasks: Sequence[Task] = ()) -> None:
@@ -252,23 +253,28 @@ class Loop:
         if self._ends_early:
             check_learning_signal(count)
 
-    def _update(self, samples: list[TrainingSample], seed: int, played: Played) -> dict[str, float]:
+    def _update(
+        self, samples: list[TrainingSample], groups: list[list[Rollout]], seed: int, played: Played
+    ) -> dict[str, float]:
         """Take the learner's steps on the samples of `played` and return their figures."""
-        if not samples:
-            cloning_figures = (DEMONSTRATION_LOSS,) if self.config.demonstration_weight else ()
+        observed = observation_examples(self.policy.text, groups) if self.config.observation_weight else []
+        if not (samples or observed):
+            auxiliary = [DEMONSTRATION_LOSS] if self.config.demonstration_weight else []
+            auxiliary += [OBSERVATION_LOSS] if self.config.observation_weight else []
             ratios = RATIO_FIGURES if self._corrects_sampler else ()
             speed = SpeedWatch(self.policy.model, 0.0).figures(0, 1.0)
             return dict.fromkeys(
-                (*UPDATE_FIGURES, *speed, *self.algorithm.figures, *cloning_figures, *ratios), math.nan
+                (*UPDATE_FIGURES, *speed, *self.algorithm.figures, *auxiliary, *ratios), math.nan
             )
         rate = self.learner.learning_rate(self.state.iteration)
         on_policy = played.policy is self.policy and self.learner.is_on_policy
-        ratio_figures: dict[str, float] = {}
+        ratio_figures = dict.fromkeys(RATIO_FIGURES if self._corrects_sampler else (), math.nan)
         tokens = sum(sample.total_length for sample in samples)
-        watch = SpeedWatch(self.policy.model, sum(sample.token_count for sample in samples) / tokens)
+        written = sum(sample.token_count for sample in samples)
+        watch = SpeedWatch(self.policy.model, written / max(1, tokens))
         started = time.monotonic()
         with self.training_context():
-            if self._corrects_sampler:
+            if self._corrects_sampler and samples:
                 samples, ratio_figures = correct_for_sampler(
                     self.policy,
                     samples,
@@ -278,10 +284,11 @@ class Loop:
                 )
             prepared = self.algorithm.prepare_update(samples)
             try:
-                figures = self.learner.learn(prepared, seed, rate, on_policy=on_policy) | ratio_figures
+                figures = self.learner.learn(prepared, seed, rate, on_policy=on_policy, observed=observed)
             except TrainingError as error:
                 problem = f"Iteration {self.state.iteration}: {error.found}"
                 raise TrainingError(problem, error.expected, error.next_step) from error
+        figures |= ratio_figures
         return figures | watch.figures(self.learner.passes * tokens, time.monotonic() - started)
 
     @property
@@ -318,12 +325,3 @@ class Loop:
             self.learner.restore(learner_state(state) | {"policy": state["ahead"]["weights"]})
             self._play_ahead(self.state.iteration, [Task(**values) for values in state["ahead"]["tasks"]])
             self.learner.restore(learner_state(state))
-
-
-def _returns_by_task(groups: list[list[Rollout]]) -> dict[str, tuple[Task, list[float]]]:
-    """Return (task, returns of its group) by task id, without empty groups."""
-    return {
-        group[0].trajectory.task.id: (group[0].trajectory.task, [rollout.reward for rollout in group])
-        for group in groups
-        if group
-    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from components.policy.rollout import Rollout
 from components.policy.task_draws import draw_tasks
 from components.records import Task
 
@@ -49,3 +50,12 @@ class EvenTasks:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Do nothing: there is no state."""
+
+
+def returns_by_task(groups: Sequence[Sequence[Rollout]]) -> dict[str, tuple[Task, list[float]]]:
+    """Return (task, returns of its group) by task id, without empty groups: what `report` receives."""
+    return {
+        group[0].trajectory.task.id: (group[0].trajectory.task, [rollout.reward for rollout in group])
+        for group in groups
+        if group
+    }

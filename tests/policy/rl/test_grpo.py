@@ -7,10 +7,16 @@ import math
 import pytest
 import torch
 from builders import make_episode, make_task
+from loop_builders import advantages_of
+from pydantic import ValidationError
 
+from components.config.algorithm_config import GRPOConfig
 from components.language.training.examples import Example, Segment
-from components.policy.rl.algorithms.grpo import group_advantages, per_token, step_advantages
+from components.policy.rl.algorithms.grpo import GRPO, per_token
 from components.policy.rl.algorithms.policy_gradient import clipped_loss, kl_estimate, mean_weights
+from components.policy.rl.rewards import Rewards
+from components.policy.rl.step_credit.gigpo import group_advantages, step_advantages
+from components.policy.rl.step_credit.salt import merged_advantages
 from components.policy.rollout import Rollout
 
 
@@ -88,6 +94,34 @@ def test_a_state_that_occurs_once_gives_no_step_advantage():
     group = [make_rollout(True, start, "hall", "end"), make_rollout(False, start, "cellar", "lost")]
     advantages = step_advantages(group, [1.0, 0.0], discount=1.0)
     assert advantages == [[0.5, 0.0], [-0.5, 0.0]]
+
+
+def test_steps_that_winners_and_losers_share_are_worth_their_mean():
+    """By hand, with advantages 1, 1 and -2: all three leave `start` for `hall`; two go on to `room`."""
+    start = make_task().initial_state
+    group = [
+        make_rollout(True, start, "hall", "room", "end"),
+        make_rollout(True, start, "hall", "end"),
+        make_rollout(False, start, "hall", "room", "lost"),
+    ]
+    advantages = merged_advantages(group, [1.0, 1.0, -2.0])
+    assert advantages == [[0.0, -0.5, 1.0], [0.0, 1.0], [0.0, -0.5, -2.0]]
+    group[2].idle.append(False)
+    assert merged_advantages(group, [1.0, 1.0, -2.0])[2] == [0.0, -0.5, -2.0, -2.0], "no answer, no edge"
+
+
+def test_salt_takes_the_place_of_other_step_advantages():
+    start = make_task().initial_state
+    group = [make_rollout(True, start, "hall", "end"), make_rollout(False, start, "hall", "lost")]
+    options = GRPOConfig(step_credit="salt", idle_penalty=0.0, negative_advantage_weight=0.5)
+    samples = GRPO(options, Rewards()).training_samples([group], None)
+    assert [advantages_of([sample])[0] for sample in samples] == [
+        pytest.approx([0.0, 0.0, 1.0, 1.0], abs=1e-5),
+        pytest.approx([0.0, 0.0, -0.5, -0.5], abs=1e-5),
+    ]
+    for option in ({"step_weight": 1.0}, {"discount": 0.5}):
+        with pytest.raises(ValidationError, match="no effect with step_credit: salt"):
+            GRPOConfig(step_credit="salt", **option)
 
 
 def test_clip_higher_raises_the_upper_clip_only():

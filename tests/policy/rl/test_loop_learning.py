@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
-from builders import VOCABULARY, make_episode, make_model, with_thoughts
+from builders import AGENT, VOCABULARY, make_episode, make_model, make_task, with_thoughts
 from loop_builders import (
     LORA,
     TASKS,
@@ -12,7 +14,9 @@ from loop_builders import (
     even_rows,
     make_demonstration,
     make_loop,
+    never,
     policy_with,
+    same,
     weights,
 )
 
@@ -22,11 +26,14 @@ from components.language.compute import Compute, has_bf16
 from components.language.training.examples import collate
 from components.language.training.token_scores import token_logprobs
 from components.policy.behaviour_cloning import clone
+from components.policy.formats.demonstrations import render_demonstration
 from components.policy.policy import Policy
+from components.policy.rl.observations import observation_examples
 from components.policy.rl.training_checks import (
     LOGPROB_GAP_LIMIT,
 )
-from components.policy.rollout import play
+from components.policy.rollout import Rollout, play
+from components.records import Trajectory
 
 ALGORITHMS = [
     pytest.param({"num_generations": 16}, id="grpo"),
@@ -103,6 +110,31 @@ def test_the_demonstration_loss_is_the_mean_over_demonstrated_tokens():
     with torch.no_grad():
         expected = -token_logprobs(loop.policy.model, collate([example], 0)).logprobs.mean().item()
     assert loop.run().series["demonstration_loss"][0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_observed_states_are_learnt_from_failures_alone():
+    """ECHO: every group fails, so RL has nothing to learn, and the states after an action become likely."""
+    loop = make_loop(Rewarding(never, length=3), iterations=6, observation_weight=1.0, learning_rate=1e-2)
+    series = loop.run().series
+    assert series["observation_loss"][-1] < 0.8 * series["observation_loss"][0]
+    assert series["lessons"] == [0.0] * 6 and series["loss"] == [0.0] * 6
+    silent = make_loop(Rewarding(never, length=3), iterations=1)
+    before = weights(silent)
+    assert "observation_loss" not in silent.run().series and same(before, weights(silent))
+
+
+def test_the_observation_loss_is_on_the_states_between_two_replies():
+    """By hand: neither the initial state, nor the last one, nor a question, nor what the policy wrote."""
+    states = ["At desk 1: nothing.", "At desk 2: mug 1.", "You took mug 1."]
+    actions = ["go to desk 1", "go to desk 2", "take mug 1"]
+    episode = make_episode(make_task(0), *zip(actions, states, strict=True))
+    rollout = Rollout(episode, render_demonstration(AGENT, episode))
+    (example,) = observation_examples(AGENT, [[], [rollout]])
+    segment = example.segments[0]
+    observed = [token for token, flag in zip(segment.tokens, segment.loss, strict=True) if flag]
+    assert observed == [token for state in states[:2] for token in AGENT.observation_parts(state)[1]]
+    assert segment.tokens == [token for part in rollout.example.segments for token in part.tokens]
+    assert observation_examples(AGENT, [[replace(rollout, trajectory=Trajectory(episode.task))]]) == []
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen"])

@@ -23,7 +23,7 @@ def test_negative_advantages_are_multiplied_by_their_configured_weight():
         )
         advantages = []
 
-        def learn(samples, seed, rate, on_policy):
+        def learn(samples, seed, rate, on_policy, observed):
             advantages.extend(advantages_of(samples))
             return {"loss": 0.0, "logprob_gap": 0.0}
 

@@ -9,8 +9,8 @@ The loss of a token, with ratio = pi(token) / pi_old(token) (Eq. 3 of that paper
 
 Deviations (plain GRPO: step_weight=0 negative_advantage_weight=1 idle_penalty=0):
 1. The outcome is the return. Every token that the policy wrote in an episode (thoughts and actions) has the
-   episode's advantage, plus `step_weight` times GiGPO's advantage of its step. The latter separates decisive
-   steps from the others.
+   episode's advantage, plus `step_weight` times GiGPO's advantage of its step (`step_credit/gigpo.py`). The
+   latter separates decisive steps from the others. With `step_credit: salt` it has SALT's advantage instead.
 2. Groups whose returns are all equal have no such advantages. They are counted (`zero_variance_groups`) and
    left out. There are two exceptions: point 6, and successes of different lengths if `step_weight` is set.
    GiGPO prefers the shorter of two successes.
@@ -40,54 +40,9 @@ from components.policy.policy import Policy
 from components.policy.rl.algorithms.algorithm import LossInputs, TrainingSample
 from components.policy.rl.algorithms.policy_gradient import PolicyGradient
 from components.policy.rl.rewards import Rewards
+from components.policy.rl.step_credit.gigpo import group_advantages, step_advantages
+from components.policy.rl.step_credit.salt import merged_advantages
 from components.policy.rollout import Rollout
-
-EPSILON = 1e-6
-
-
-def group_advantages(returns: Sequence[float], *, scale: bool) -> list[float]:
-    """Return the advantages of one group from its returns; all zero if the returns are equal.
-
-    Args:
-        scale: divide by the population's standard deviation.
-    """
-    mean = sum(returns) / len(returns)
-    centred = [value - mean for value in returns]
-    if not scale:
-        return centred
-    deviation = (sum(value * value for value in centred) / len(returns)) ** 0.5
-    return [value / (deviation + EPSILON) if deviation > 0 else 0.0 for value in centred]
-
-
-def step_advantages(
-    group: Sequence[Rollout], returns: Sequence[float], *, discount: float
-) -> list[list[float]]:
-    """Return GiGPO's advantage of each reply of each rollout (Feng et al. 2025, arXiv 2505.10978, Eq. 6-8).
-
-    Within one task's group, all replies to the same state, word for word, form a step group. Their discounted
-    returns are compared: discount^(steps to the end) * return. A state that occurs once gives 0.0. The values
-    are not divided by the standard deviation. Otherwise two successes, one a step longer, would differ as
-    much as a success and a failure.
-
-    Args:
-        group: rollouts of one task.
-        returns: one per rollout.
-    """
-    lengths = [len(rollout.idle) for rollout in group]
-    discounted = [
-        [value * discount ** (length - 1 - step) for step in range(length)]
-        for value, length in zip(returns, lengths, strict=True)
-    ]
-    places_of_state: dict[str, list[tuple[int, int]]] = {}
-    for row, rollout in enumerate(group):
-        for step in range(len(rollout.idle)):
-            places_of_state.setdefault(rollout.trajectory.states[step], []).append((row, step))
-    advantages = [[0.0] * length for length in lengths]
-    for places in places_of_state.values():
-        values = group_advantages([discounted[row][step] for row, step in places], scale=False)
-        for (row, step), value in zip(places, values, strict=True):
-            advantages[row][step] = value
-    return advantages
 
 
 def per_token(rollout: Rollout, reply_values: Sequence[float]) -> list[float]:
@@ -120,22 +75,29 @@ class GRPO(PolicyGradient):
         """
         options = self.options
         returns, group_weight = self.rewards.returns(group)
-        episode_advantages = group_advantages(returns, scale=options.scale_rewards)
-        all_step_advantages = step_advantages(group, returns, discount=options.discount)
+        credit = self._credit(group, returns)
         advantages = [
             [
-                group_weight * (episode_advantage + options.step_weight * step) - options.idle_penalty * idle
-                for step, idle in zip(steps, rollout.idle, strict=True)
+                group_weight * value - options.idle_penalty * idle
+                for value, idle in zip(row, rollout.idle, strict=True)
             ]
-            for rollout, episode_advantage, steps in zip(
-                group, episode_advantages, all_step_advantages, strict=True
-            )
+            for row, rollout in zip(credit, group, strict=True)
         ]
-        has_signal = any(episode_advantages) or (
-            options.step_weight > 0 and any(any(row) for row in all_step_advantages)
-        )
+        has_signal = any(map(any, credit))
         factor = options.negative_advantage_weight
         return [[value if value > 0 else factor * value for value in row] for row in advantages], has_signal
+
+    def _credit(self, group: list[Rollout], returns: Sequence[float]) -> list[list[float]]:
+        """Return the advantage of each reply of each rollout, before weights and penalties."""
+        options = self.options
+        episode_advantages = group_advantages(returns, scale=options.scale_rewards)
+        if options.step_credit == "salt":
+            return merged_advantages(group, episode_advantages)
+        steps = step_advantages(group, returns, discount=options.discount)
+        return [
+            [value + options.step_weight * step for step in row]
+            for value, row in zip(episode_advantages, steps, strict=True)
+        ]
 
     def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the clipped loss, plus `beta` times the KL divergence from the initial policy."""
