@@ -77,6 +77,11 @@ class GRPOConfig(PolicyGradientConfig):
 
     @model_validator(mode="after")
     def _refuse_options_without_effect(self) -> GRPOConfig:
+        if self.reward == "hero" and self.scale_rewards:
+            raise ValueError(
+                "scale_rewards: true lets a group of failures pull harder than one with a success if reward "
+                "is hero; set scale_rewards: false"
+            )
         if self.step_credit == "salt":
             names = ["step_weight", "discount"]
             self._refuse_without_effect(names, "step_credit: salt", "step_credit: gigpo")

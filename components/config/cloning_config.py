@@ -38,8 +38,8 @@ class CloningConfig(Section):
     )
     early_experience: Literal["none", "world_modelling", "self_reflection"] = Field(
         "none",
-        description="Early Experience (arXiv 2510.08558): also learn from alternatives to the expert's "
-        "actions, executed in the real environment.",
+        description="Early Experience (arXiv 2510.08558): also learn from alternatives to the cloned "
+        "actions, executed in the real environment. Needs experts or only_successes.",
     )
     epochs: float = Field(
         8.0,
@@ -59,13 +59,14 @@ class CloningConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _only_experts_have_alternatives(self) -> CloningConfig:
-        if self.early_experience != "none" and self.behaviours != ["expert"]:
+    def _only_good_actions_have_alternatives(self) -> CloningConfig:
+        is_good = self.only_successes or self.behaviours == ["expert"]
+        if self.early_experience != "none" and not is_good:
             problem = (
-                f"early_experience: {self.early_experience} compares an expert's actions with others; "
-                f"behaviours: {self.behaviours}"
+                f"early_experience: {self.early_experience} compares good actions with others; behaviours: "
+                f"{self.behaviours} have failures"
             )
-            raise ValueError(f"{problem} has episodes of others. Expected behaviours: [expert]")
+            raise ValueError(f"{problem}. Expected behaviours: [expert], or only_successes: true")
         return self
 
     def needs_success(self, behaviour: str) -> bool:

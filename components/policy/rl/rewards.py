@@ -7,13 +7,13 @@
 z is the score of the episode, scaled to 0 for the lowest and 1 for the highest failure (or success) of its
 group. sigma is the standard deviation of the group's scores.
 
-    dreamgym retrain rl.algorithm.reward=hero
+    dreamgym retrain rl.algorithm.reward=hero rl.algorithm.scale_rewards=false
 
 Deviations from the paper:
 1. The score is the adapter's `progress`, the share of the goal that is reached. The paper has a reward model.
 2. w multiplies the advantages, not the rewards. A factor on the rewards cancels when they are divided by the
-   group's standard deviation. With `scale_rewards`, ALPHA cancels too if all episodes failed, and BETA if all
-   succeeded.
+   group's standard deviation, and so do ALPHA if all episodes failed and BETA if all succeeded: GRPO refuses
+   `scale_rewards` with it.
 3. If a group has a single success (or failure), its z is 1/2. A single success is then worth 1, not the lower
    end of its band.
 4. sigma_mean is a running mean with decay 0.9, as in the verl port.

@@ -26,8 +26,6 @@ RFT trains on all successes from the start in each iteration.
 
 LOGGED_LEARNING_RATE = 5e-5
 """A tenth of RL's: the log-probability of a whole episode is a sum over hundreds of tokens."""
-PLAIN = {"step_weight": 0.0, "negative_advantage_weight": 1.0, "idle_penalty": 0.0}
-"""Options of GRPO without ours: GiGPO's advantages of steps, halved negative ones, the idle penalty."""
 
 
 def chosen_methods(config: Config, names: str) -> list[str]:
@@ -101,8 +99,9 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
     if method.logged:
         rl["baseline"] = with_algorithm("baseline", rl["baseline"], method.logged)
         rl["baseline"]["learning_rate"] = LOGGED_LEARNING_RATE
-    if method.plain:
-        rl["dream" if method.dream else "baseline"]["algorithm"] |= PLAIN
+    only_stage = rl["dream" if method.dream else "baseline"]
+    only_stage |= method.settings
+    only_stage["algorithm"] |= method.options
     if method.like_dream:
         rl["baseline"] |= {name: rl["dream"][name] for name in ("iterations", "tasks", "num_generations")}
         rollouts = rl["dream"]["iterations"] * rl["dream"]["tasks"] * rl["dream"]["num_generations"]

@@ -25,6 +25,8 @@ WITHOUT_KNOWLEDGE: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """All hand-written parts off: what the adapter knows, reasoning, premises, and the checks by its rules."""
+PLAIN = {"step_weight": 0.0, "negative_advantage_weight": 1.0, "idle_penalty": 0.0}
+"""Options of GRPO without ours: GiGPO's advantages of steps, halved negative ones, the idle penalty."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Method:
         transfer: train on the first half of the task families only.
         rounds: of dream and reality; each has an equal part of the real interactions and of the iterations in
             the dream, and from the second on the experience model is trained on the real episodes before.
-        plain: GRPO as in its paper (`PLAIN`).
+        options: of the algorithm of its only stage of RL.
+        settings: of its only stage of RL.
         like_dream: RL in reality has the iterations and rollouts of RL in the dream, and no other limit.
         needs_failures: it is the clone itself where only successes are cloned.
         is_control: a dream that must not help. RL in it is not watched and has all its iterations.
@@ -57,7 +60,8 @@ class Method:
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     transfer: bool = False
     rounds: int = 1
-    plain: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     like_dream: bool = False
     needs_failures: bool = False
     is_control: bool = False
@@ -123,7 +127,7 @@ METHODS: dict[str, Method] = {
     "dpo-logs": Method("DPO on the logs' own pairs", logged="dpo"),
     "dpo-offline": Method("DPO on what the clone did in reality", real="dpo"),
     "grpo-real": Method("GRPO in reality", real="grpo"),
-    "plain-grpo-real": Method("GRPO as in its paper, in reality", real="grpo", plain=True),
+    "plain-grpo-real": Method("GRPO as in its paper, in reality", real="grpo", options=PLAIN),
     "engine-as-dream": Method(
         "GRPO in reality with as many rollouts as in the dream, at a constant rate, tasks drawn evenly",
         real="grpo",
@@ -134,7 +138,59 @@ METHODS: dict[str, Method] = {
     "rft-real": Method("RFT in reality", real="rft"),
     "dream-grpo": Method("GRPO in the dream", dream="grpo"),
     "dream-plain-grpo": Method(
-        "GRPO as in its paper, in the dream", dream="grpo", plain=True, base="plain-grpo-real"
+        "GRPO as in its paper, in the dream", dream="grpo", options=PLAIN, base="plain-grpo-real"
+    ),
+    "dream-salt": Method(
+        "GRPO in the dream with SALT's advantages of steps",
+        dream="grpo",
+        options={"step_credit": "salt"},
+        base=DREAM,
+    ),
+    "dream-hero": Method(
+        "GRPO in the dream, episodes of one outcome ranked by progress (HERO)",
+        dream="grpo",
+        options={"reward": "hero", "scale_rewards": False},
+        base=DREAM,
+    ),
+    "dream-unscaled": Method(
+        "GRPO in the dream, advantages not divided by their deviation: what HERO is compared with",
+        dream="grpo",
+        options={"scale_rewards": False},
+        base=DREAM,
+    ),
+    "dream-unanswered": Method(
+        "GRPO in the dream, episodes without an answer are failures",
+        dream="grpo",
+        settings={"unanswered": "failure"},
+        base=DREAM,
+    ),
+    "echo-real": Method(
+        "GRPO in reality, also trained on the states that it observed (ECHO)",
+        real="grpo",
+        settings={"observation_weight": 0.1},
+    ),
+    **{
+        f"dream-dpo-{every or 'offline'}": Method(
+            f"DPO in the dream, its players and reference {sync}",
+            dream="dpo",
+            options={"sync_every": every},
+            base=DREAM,
+        )
+        for every, sync in (
+            (1, "updated in each iteration: online"),
+            (5, "updated in each fifth iteration: semi-online"),
+            (0, "never updated: offline"),
+        )
+    },
+    "clone-world-modelling": Method(
+        "cloning after learning what alternatives to the demonstrated actions lead to (Early Experience)",
+        changes={"cloning": {"early_experience": "world_modelling", "only_successes": True}},
+        base="clone-successes",
+    ),
+    "clone-self-reflection": Method(
+        "cloning with thoughts on what alternatives lead to, written by the adapter (Early Experience)",
+        changes={"cloning": {"early_experience": "self_reflection", "only_successes": True}},
+        base="clone-successes",
     ),
     "dream-ppo": Method("PPO in the dream", dream="ppo"),
     "dream-rft": Method("RFT in the dream", dream="rft"),

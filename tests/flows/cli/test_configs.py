@@ -129,6 +129,8 @@ def test_unknown_key_in_a_file_names_the_nearest(tmp_path):
             ["rl.dream.iterations=4", "rl.dream.check_every=5"],
             "check_every has no effect with iterations: 4",
         ),
+        (["rl.algorithm.reward=hero"], "pull harder than one with a success.*set scale_rewards: false"),
+        (["rl.algorithm.step_credit=salt", "rl.algorithm.step_weight=1"], "no effect with step_credit: salt"),
         (["lora.alpha=8"], "alpha has no effect with rank: 0"),
         (
             ["cloning.behaviours=[noisy]", "cloning.early_experience=self_reflection"],

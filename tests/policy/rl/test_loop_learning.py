@@ -38,7 +38,7 @@ from components.records import Trajectory
 ALGORITHMS = [
     pytest.param({"num_generations": 16}, id="grpo"),
     pytest.param({"num_generations": 16, "family": "qwen"}, id="grpo, qwen"),
-    pytest.param({"num_generations": 16, "reward": "hero"}, id="hero"),
+    pytest.param({"num_generations": 16, "reward": "hero", "scale_rewards": False}, id="hero"),
     pytest.param({"algorithm": "ppo", "num_generations": 16}, id="ppo"),
     pytest.param({"num_generations": 16, "algorithm": "dpo", "sync_every": 2}, id="dpo"),
     pytest.param(

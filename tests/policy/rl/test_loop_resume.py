@@ -34,7 +34,14 @@ def make_curriculum():
     return Curriculum(TASKS, CurriculumConfig(seeds=2, candidates=1), vary, lambda task: "")
 
 
-STOPPED = [{}, {"beta": 0.1}, {"reward": "hero"}, {"algorithm": "ppo"}, DPO_SELDOM, RFT]
+STOPPED = [
+    {},
+    {"beta": 0.1},
+    {"reward": "hero", "scale_rewards": False},
+    {"algorithm": "ppo"},
+    DPO_SELDOM,
+    RFT,
+]
 
 
 @pytest.mark.parametrize(

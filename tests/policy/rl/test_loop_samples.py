@@ -149,7 +149,7 @@ def successes_of_different_lengths():
 
 
 SIGNALS = {
-    "hero ranks failures": (lambda: Rewarding(never), {"reward": "hero"}),
+    "hero ranks failures": (lambda: Rewarding(never), {"reward": "hero", "scale_rewards": False}),
     "ppo compares tasks": (lambda: Rewarding(lambda row, action: row < 4), {"algorithm": "ppo"}),
     "a shorter success": (successes_of_different_lengths, {"step_weight": 2.0}),
 }
@@ -180,8 +180,15 @@ def test_successes_of_different_lengths_give_no_signal_without_step_weight():
 
 @pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
 def test_the_hero_weight_multiplies_the_advantages(algorithm):
-    """The same rewards have two weights. On the rewards, normalisation would cancel the weight."""
-    loop = make_loop(Rewarding(even_rows), progress=lambda episode: 0.5, reward="hero", algorithm=algorithm)
+    """The same rewards have two weights. On the rewards, a normalisation would cancel the weight."""
+    options = {"scale_rewards": False} if algorithm == "grpo" else {}
+    loop = make_loop(
+        Rewarding(even_rows),
+        progress=lambda episode: 0.5,
+        reward="hero",
+        algorithm=algorithm,
+        **options,
+    )
     group = loop.player.play(loop.policy, [TASKS[0]] * 8, max_steps=3, temperature=1.0, seed=0)
     returns = loop.algorithm.rewards.returns(group)[0]
     advantages = []
