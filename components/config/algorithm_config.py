@@ -57,10 +57,11 @@ class GRPOConfig(PolicyGradientConfig):
     min_generations: ClassVar[int] = 2
 
     type: Literal["grpo"] = "grpo"
-    step_credit: Literal["gigpo", "salt"] = Field(
+    step_credit: Literal["gigpo", "salt", "istar"] = Field(
         "gigpo",
         description="Advantages of single steps. gigpo: adds those among replies to the same state. salt: "
-        "steps that episodes share get the mean of their episodes' advantages (arXiv 2510.20022).",
+        "steps that episodes share get the mean of their episodes' advantages (arXiv 2510.20022). istar: "
+        "adds rewards of a model that learns to prefer successes (arXiv 2509.19199).",
     )
     step_weight: float = Field(
         2.0,
@@ -82,9 +83,9 @@ class GRPOConfig(PolicyGradientConfig):
                 "scale_rewards: true lets a group of failures pull harder than one with a success if reward "
                 "is hero; set scale_rewards: false"
             )
-        if self.step_credit == "salt":
+        if self.step_credit != "gigpo":
             names = ["step_weight", "discount"]
-            self._refuse_without_effect(names, "step_credit: salt", "step_credit: gigpo")
+            self._refuse_without_effect(names, f"step_credit: {self.step_credit}", "step_credit: gigpo")
         elif not self.step_weight:
             self._refuse_without_effect(["discount"], "step_weight: 0", "step_weight")
         return self

@@ -146,6 +146,12 @@ METHODS: dict[str, Method] = {
         options={"step_credit": "salt"},
         base=DREAM,
     ),
+    "dream-istar": Method(
+        "GRPO in the dream with iStar's rewards of steps",
+        dream="grpo",
+        options={"step_credit": "istar"},
+        base=DREAM,
+    ),
     "dream-hero": Method(
         "GRPO in the dream, episodes of one outcome ranked by progress (HERO)",
         dream="grpo",

@@ -38,6 +38,7 @@ STOPPED = [
     {},
     {"beta": 0.1},
     {"reward": "hero", "scale_rewards": False},
+    {"step_credit": "istar", "step_weight": 2.0},
     {"algorithm": "ppo"},
     DPO_SELDOM,
     RFT,

@@ -10,7 +10,8 @@ The loss of a token, with ratio = pi(token) / pi_old(token) (Eq. 3 of that paper
 Deviations (plain GRPO: step_weight=0 negative_advantage_weight=1 idle_penalty=0):
 1. The outcome is the return. Every token that the policy wrote in an episode (thoughts and actions) has the
    episode's advantage, plus `step_weight` times GiGPO's advantage of its step (`step_credit/gigpo.py`). The
-   latter separates decisive steps from the others. With `step_credit: salt` it has SALT's advantage instead.
+   latter separates decisive steps from the others. With `step_credit: salt` it has SALT's advantage instead,
+   with `istar` iStar's is added.
 2. Groups whose returns are all equal have no such advantages. They are counted (`zero_variance_groups`) and
    left out. There are two exceptions: point 6, and successes of different lengths if `step_weight` is set.
    GiGPO prefers the shorter of two successes.
@@ -32,15 +33,18 @@ Deviations (plain GRPO: step_weight=0 negative_advantage_weight=1 idle_penalty=0
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 
 from components.config.algorithm_config import GRPOConfig
+from components.config.rl_config import RLConfig
 from components.policy.policy import Policy
 from components.policy.rl.algorithms.algorithm import LossInputs, TrainingSample
 from components.policy.rl.algorithms.policy_gradient import PolicyGradient
 from components.policy.rl.rewards import Rewards
 from components.policy.rl.step_credit.gigpo import group_advantages, step_advantages
+from components.policy.rl.step_credit.istar import ImplicitRewards
 from components.policy.rl.step_credit.salt import merged_advantages
 from components.policy.rollout import Rollout
 
@@ -57,10 +61,19 @@ class GRPO(PolicyGradient):
     def __init__(self, options: GRPOConfig, rewards: Rewards) -> None:
         super().__init__(options, rewards)
         self.options = options
+        self._implicit: ImplicitRewards | None = None
+        self._groups: Sequence[list[Rollout]] = ()
+
+    def start(self, policy: Policy, config: RLConfig) -> None:
+        """Copy the initial policy for the divergence (`beta`) and for iStar's rewards."""
+        super().start(policy, config)
+        if self.options.step_credit == "istar":
+            self._implicit = ImplicitRewards(policy, config, self.options.optimizer_steps)
 
     def training_samples(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[TrainingSample]:
         """Return a sample for each rollout that has a non-zero advantage somewhere."""
         samples = []
+        self._groups = groups
         for group in filter(None, groups):
             advantages, has_signal = self._advantages(group)
             for rollout, reply_advantages in zip(group, advantages, strict=True):
@@ -93,11 +106,31 @@ class GRPO(PolicyGradient):
         episode_advantages = group_advantages(returns, scale=options.scale_rewards)
         if options.step_credit == "salt":
             return merged_advantages(group, episode_advantages)
+        if options.step_credit == "istar":  # added in `prepare_update`, where phi may be trained
+            return [[value] * len(one.idle) for value, one in zip(episode_advantages, group, strict=True)]
         steps = step_advantages(group, returns, discount=options.discount)
         return [
             [value + options.step_weight * step for step in row]
             for value, row in zip(episode_advantages, steps, strict=True)
         ]
+
+    def prepare_update(self, samples: list[TrainingSample]) -> list[TrainingSample]:
+        """Return the samples, with iStar's advantages of steps if they are chosen."""
+        if self._implicit is not None and samples:
+            self._implicit.learn(self._groups)
+            samples = self._implicit.add_step_advantages(samples)
+        return super().prepare_update(samples)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the rewards, and iStar's model."""
+        own = {"implicit": self._implicit.state_dict()} if self._implicit else {}
+        return super().state_dict() | own
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state`."""
+        super().load_state_dict(state)
+        if self._implicit is not None:
+            self._implicit.load_state_dict(state["implicit"])
 
     def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the clipped loss, plus `beta` times the KL divergence from the initial policy."""

@@ -1,0 +1,115 @@
+"""iStar: rewards of single replies from a model that learns to prefer successes (arXiv 2509.19199).
+
+    r_t = BETA * (log phi(reply t) - log old(reply t))
+    A_t = A_episode + ALPHA * (r_t - mean r) / std r
+
+    dreamgym retrain rl.algorithm.step_credit=istar
+
+phi begins as a copy of the policy. Before each update of the policy it is trained by DPO on the pairs of a
+success and a failure of this iteration, with the policy that played (old) as reference.
+
+Deviations from the paper:
+1. Mean and deviation of r are those of all replies that the update trains on.
+2. Before it scores, phi takes the optimiser steps of one pass over the pairs, at the policy's learning rate.
+3. Pairs are those of `preference_pairs`: each episode is in one pair at most. Log-probabilities are those at
+   the sampling temperature, and phi sees what the policy saw.
+4. Without a pair in an iteration phi stays as it is; before the first pair all r are 0.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from components.config.rl_config import RLConfig
+from components.policy.policy import Policy
+from components.policy.rl.algorithms.algorithm import TrainingSample
+from components.policy.rl.algorithms.dpo import preference_loss, preference_pairs
+from components.policy.rl.log_probabilities import pack_by_length, score_tokens, score_without_gradients
+from components.policy.rollout import Rollout
+
+ALPHA = 1.0
+BETA = 0.05
+"""The paper's values."""
+EPSILON = 1e-6
+
+
+class ImplicitRewards:
+    """The model phi, and the rewards of replies that follow from it.
+
+    Args:
+        policy: the initial policy, of which phi is a copy.
+        config: settings of the stage.
+        optimizer_steps: steps of an update of phi.
+    """
+
+    def __init__(self, policy: Policy, config: RLConfig, optimizer_steps: int) -> None:
+        self._model = policy.frozen_copy()
+        self._config = config
+        self._steps = optimizer_steps
+        trained = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
+        own = self._model.model.named_parameters()
+        self._weights = [weight.requires_grad_(True) for name, weight in own if name in trained]
+        self._optimizer = torch.optim.AdamW(self._weights, lr=config.learning_rate, weight_decay=0.0)
+
+    def learn(self, groups: Sequence[list[Rollout]]) -> None:
+        """Train phi on the pairs of `groups`, in as many optimiser steps as the policy takes in a pass."""
+        pairs = [pair for group in groups for pair in preference_pairs(group)]
+        for step in range(min(self._steps, len(pairs))):
+            batch = pairs[step :: self._steps]
+            lengths = [2 * max(len(one.example) for one in pair) for pair in batch]
+            with self._model.compute.training(self._model.model):
+                for rows in pack_by_length(lengths, self._config.batch_tokens):
+                    self._add_gradient([batch[row] for row in rows], len(batch))
+                torch.nn.utils.clip_grad_norm_(self._weights, 1.0)
+                self._optimizer.step()
+                self._optimizer.zero_grad(set_to_none=True)
+
+    def _add_gradient(self, pairs: Sequence[tuple[Rollout, Rollout]], total: int) -> None:
+        rollouts = [one for pair in pairs for one in pair]
+        scores = score_tokens(self._model, rollouts, temperature=self._config.temperature)
+        old = torch.tensor([value for one in rollouts for value in one.logprobs]).to(scores.logprobs)
+        parts = (scores.logprobs - old).split([one.token_count for one in rollouts])
+        ratios = torch.stack([part.sum() for part in parts])
+        (preference_loss(ratios[0::2], ratios[1::2], beta=BETA).sum() / total).backward()
+
+    def reply_rewards(self, rollouts: Sequence[Rollout]) -> list[list[float]]:
+        """Return r of each reply of each rollout."""
+        rewards: list[list[float]] = [[]] * len(rollouts)
+        for row, scores in score_without_gradients(
+            self._model,
+            rollouts,
+            temperature=self._config.temperature,
+            batch_tokens=self._config.batch_tokens,
+        ):
+            rollout = rollouts[row]
+            gains = scores.logprobs.cpu() - torch.tensor(rollout.logprobs)
+            rewards[row] = [BETA * float(part.sum()) for part in gains.split(rollout.reply_lengths)]
+        return rewards
+
+    def add_step_advantages(self, samples: Sequence[TrainingSample]) -> list[TrainingSample]:
+        """Return the samples with ALPHA times the advantage of each reply added to its tokens."""
+        rewards = self.reply_rewards([sample.rollouts[0] for sample in samples])
+        values = torch.tensor([value for row in rewards for value in row])
+        mean, deviation = float(values.mean()), float(values.std(correction=0))
+        changed = []
+        for sample, row in zip(samples, rewards, strict=True):
+            advantages = [ALPHA * (value - mean) / (deviation + EPSILON) for value in row]
+            lengths = sample.rollouts[0].reply_lengths
+            added = [value for value, n in zip(advantages, lengths, strict=True) for _ in range(n)]
+            total = [a + b for a, b in zip(sample.targets["advantage"], added, strict=True)]
+            changed.append(replace(sample, targets=sample.targets | {"advantage": total}))
+        return changed
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return phi and the moments of its optimiser."""
+        return {"model": self._model.model.state_dict(), "optimizer": self._optimizer.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state`."""
+        self._model.model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))

@@ -1,0 +1,71 @@
+"""iStar's rewards of single replies: zero before training, and for what winners write afterwards."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from builders import VOCABULARY, make_model
+from loop_builders import LORA, Rewarding, advantages_of, even_rows, make_loop, same, weights
+
+from components.policy.policy import Policy
+from components.policy.rl.step_credit.istar import ALPHA, ImplicitRewards
+
+ISTAR = {"step_credit": "istar", "step_weight": 2.0}
+"""`step_weight` at its default: iStar does not read it."""
+
+
+def played(**settings):
+    """Return a loop, and a group of two successes and two failures of three replies each."""
+    policy = Policy(make_model(), VOCABULARY)
+    loop = make_loop(Rewarding(even_rows, length=3), policy=policy, learning_rate=1e-2, **ISTAR, **settings)
+    task = loop.tasks.sample(1, 0)[0]
+    group = loop.player.play(policy, [task] * 4, max_steps=3, temperature=1.0, seed=0)
+    return loop, group
+
+
+def test_before_the_first_pair_no_reply_is_better_than_another():
+    loop, group = played()
+    rewards = ImplicitRewards(loop.policy, loop.config, 2).reply_rewards(group)
+    assert [len(row) for row in rewards] == [3] * 4
+    assert max(abs(value) for row in rewards for value in row) < 1e-5
+
+
+def test_what_successes_wrote_is_rewarded_after_training_and_the_policy_is_not_changed():
+    loop, group = played()
+    implicit = ImplicitRewards(loop.policy, loop.config, 2)
+    before = weights(loop)
+    for _ in range(5):
+        implicit.learn([group])
+    sums = [sum(row) for row in implicit.reply_rewards(group)]
+    assert min(sums[0], sums[2]) > max(sums[1], sums[3]) and same(before, weights(loop))
+
+
+def test_step_advantages_have_a_mean_of_zero_and_are_added_to_those_of_the_episode():
+    loop, group = played()
+    samples = loop.algorithm.training_samples([group], loop.policy)
+    before = advantages_of(samples)
+    after = advantages_of(loop.algorithm.prepare_update(samples))
+    added = [torch.tensor(new) - torch.tensor(old) for new, old in zip(after, before, strict=True)]
+    replies = torch.stack(
+        [part[0] for row, one in zip(added, group, strict=True) for part in row.split(one.reply_lengths)]
+    )
+    assert replies.mean().item() == pytest.approx(0, abs=1e-4)
+    assert replies.std(correction=0).item() == pytest.approx(ALPHA, abs=1e-2)
+
+
+def test_a_group_without_a_pair_leaves_the_model_as_it_is():
+    loop, group = played()
+    implicit = ImplicitRewards(loop.policy, loop.config, 2)
+    implicit.learn([group[0::2], group[1::2]])
+    assert max(abs(value) for row in implicit.reply_rewards(group) for value in row) < 1e-5
+
+
+def test_with_adapters_only_they_are_trained():
+    loop, group = played(lora=LORA)
+    implicit = ImplicitRewards(loop.policy, loop.config, 2)
+    before = {name: weight.clone() for name, weight in implicit.state_dict()["model"].items()}
+    implicit.learn([group])
+    changed = {
+        name for name, weight in implicit.state_dict()["model"].items() if not weight.equal(before[name])
+    }
+    assert changed and all("lora" in name for name in changed)
