@@ -23,10 +23,11 @@ class OptimiserStepsConfig(Section):
 class PolicyGradientConfig(OptimiserStepsConfig):
     """What GRPO and PPO share: reward, clipped ratio, KL divergence."""
 
-    reward: Literal["outcome", "hero"] = Field(
+    reward: Literal["outcome", "hero", "hero_learnt"] = Field(
         "outcome",
         description="outcome: 1 for success, else 0. hero: also the adapter's progress, which ranks "
-        "episodes with the same outcome (arXiv 2510.07242).",
+        "episodes with the same outcome (arXiv 2510.07242). hero_learnt: a model that is trained on the "
+        "recorded outcomes ranks them.",
     )
     discount: float = Field(
         0.95, gt=0, le=1, description="Discount per step, for the step advantages of GiGPO and PPO."
@@ -78,10 +79,10 @@ class GRPOConfig(PolicyGradientConfig):
 
     @model_validator(mode="after")
     def _refuse_options_without_effect(self) -> GRPOConfig:
-        if self.reward == "hero" and self.scale_rewards:
+        if self.reward != "outcome" and self.scale_rewards:
             raise ValueError(
                 "scale_rewards: true lets a group of failures pull harder than one with a success if reward "
-                "is hero; set scale_rewards: false"
+                f"is {self.reward}; set scale_rewards: false"
             )
         if self.step_credit != "gigpo":
             names = ["step_weight", "discount"]

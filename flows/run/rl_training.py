@@ -9,6 +9,7 @@ from pathlib import Path
 from prefect import get_run_logger
 
 from components.config import Config, RLConfig
+from components.config.algorithm_config import PolicyGradientConfig
 from components.environments import make_adapter
 from components.environments.capabilities import Adapter
 from components.environments.delayed import delay_steps
@@ -20,13 +21,15 @@ from components.policy.policy import Policy
 from components.policy.policy_snapshots import Snapshots
 from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.loop import Loop, LoopState
+from components.policy.rl.reward_model import RewardModel
+from components.policy.rl.rewards import Progress
 from components.policy.rl.rollout_workers import Player
 from components.policy.rl.task_source import TaskSource
 from components.policy.rollout import Rollout, Stamp
 from components.records import Transition
 from components.trajectories.replay_log import append_once
 from flows.run.pipeline_run import Run
-from flows.run.run_data import episodes_to_clone
+from flows.run.run_data import episodes_to_clone, training_episodes
 from flows.run.stage import Outcome
 
 SNAPSHOTS = "snapshots"
@@ -59,13 +62,12 @@ def build_loop(
         work: work directory of the stage, with its checkpoint.
         tokens: returns the number of tokens generated so far.
     """
-    adapter = make_adapter(run.config.environment)
     every = run.config.study.curve_every
     return Loop(
         policy,
         player,
         tasks,
-        make_algorithm(settings, policy, adapter.progress),
+        make_algorithm(settings, policy, _progress(run, policy, settings, train)),
         settings,
         max_steps=run.config.environment.max_steps,
         seed=seed,
@@ -77,6 +79,19 @@ def build_loop(
         snapshots=Snapshots(work / SNAPSHOTS, every) if every else None,
         tokens=tokens,
     )
+
+
+def _progress(run: Run, policy: Policy, settings: RLConfig, train: Path) -> Progress | None:
+    """Return the score by which HERO ranks episodes: the adapter's, or a model's that the logs trained."""
+    options = settings.algorithm
+    if not isinstance(options, PolicyGradientConfig) or options.reward != "hero_learnt":
+        return make_adapter(run.config.environment).progress
+    model = RewardModel(policy)
+    with training(run.config):
+        losses = model.learn(training_episodes(run, train), run.round_seed)
+    ends = losses[0], losses[-1], len(losses)
+    get_run_logger().info("Reward model: loss %.3f in the first step, %.3f in the last of %d.", *ends)
+    return model.score
 
 
 def _demonstrations(run: Run, policy: Policy, settings: RLConfig, train: Path) -> list[Example]:

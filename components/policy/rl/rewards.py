@@ -10,7 +10,8 @@ group. sigma is the standard deviation of the group's scores.
     dreamgym retrain rl.algorithm.reward=hero rl.algorithm.scale_rewards=false
 
 Deviations from the paper:
-1. The score is the adapter's `progress`, the share of the goal that is reached. The paper has a reward model.
+1. The score is the adapter's `progress`, the share of the goal that is reached, or with `hero_learnt` the
+   estimate of a small reward model (`reward_model.py`). The paper's is far larger.
 2. w multiplies the advantages, not the rewards. A factor on the rewards cancels when they are divided by the
    group's standard deviation, and so do ALPHA if all episodes failed and BETA if all succeeded: GRPO refuses
    `scale_rewards` with it.

@@ -158,6 +158,12 @@ METHODS: dict[str, Method] = {
         options={"reward": "hero", "scale_rewards": False},
         base=DREAM,
     ),
+    "dream-hero-learnt": Method(
+        "GRPO in the dream, episodes of one outcome ranked by a model learnt from the logs (HERO)",
+        dream="grpo",
+        options={"reward": "hero_learnt", "scale_rewards": False},
+        base=DREAM,
+    ),
     "dream-unscaled": Method(
         "GRPO in the dream, advantages not divided by their deviation: what HERO is compared with",
         dream="grpo",

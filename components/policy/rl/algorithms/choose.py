@@ -19,7 +19,7 @@ def make_algorithm(config: RLConfig, policy: Policy, progress: Progress | None =
     """Return the algorithm of `config.algorithm` for `policy`.
 
     Args:
-        progress: the adapter's measure of progress, which `reward: hero` needs.
+        progress: score of an episode, which HERO's rewards need: the adapter's, or a learnt one.
 
     Raises:
         ConfigError: `reward: hero` without `progress`.
