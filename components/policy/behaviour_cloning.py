@@ -26,14 +26,14 @@ from __future__ import annotations
 import math
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from components.config.cloning_config import CloningConfig
 from components.config.lora_config import LoraConfig
 from components.language.adapters import add_lora
 from components.language.training.examples import Example
-from components.language.training.fine_tuning import OnFigures, supervised_finetune
+from components.language.training.fine_tuning import OnFigures, OnStep, supervised_finetune
 from components.language.training.training_run import TrainingRecord
 from components.policy.formats.demonstrations import render_demonstration
 from components.policy.policy import Policy
@@ -55,6 +55,7 @@ def clone(
     lora: LoraConfig = LoraConfig(),
     on_figures: OnFigures | None = None,
     on_world_figures: OnFigures | None = None,
+    progress: Callable[[float], OnStep] | None = None,
 ) -> TrainingRecord:
     """Train `policy` in place and return the record of the training on demonstrations.
 
@@ -66,6 +67,7 @@ def clone(
         lora: adapters that are trained instead of all weights.
         on_figures: called after each update on the demonstrations.
         on_world_figures: called after each update on `world`.
+        progress: returns a callback for the updates of a training of that many tokens.
     """
     if config.advantage_temperature:
         weights = advantage_weights(demonstrations, config.advantage_temperature)
@@ -82,8 +84,8 @@ def clone(
     )
     if world:
         world_checkpoint = checkpoint.with_name("world-" + checkpoint.name) if checkpoint else None
-        _train(policy, world, config, 1.0, seed, world_checkpoint, on_world_figures)
-    return _train(policy, examples, config, config.epochs, seed, checkpoint, on_figures)
+        _train(policy, world, config, 1.0, seed, world_checkpoint, on_world_figures, progress)
+    return _train(policy, examples, config, config.epochs, seed, checkpoint, on_figures, progress)
 
 
 def advantage_weights(episodes: Sequence[Trajectory], temperature: float) -> list[float]:
@@ -104,6 +106,7 @@ def _train(
     seed: int,
     checkpoint: Path | None,
     on_figures: OnFigures | None,
+    progress: Callable[[float], OnStep] | None,
 ) -> TrainingRecord:
     return supervised_finetune(
         policy.model,
@@ -115,5 +118,6 @@ def _train(
         optimizer="adamw",
         checkpoint=checkpoint,
         compute=policy.compute,
+        on_step=progress(epochs * sum(map(len, examples))) if progress else None,
         on_figures=on_figures,
     )

@@ -20,7 +20,7 @@ from flows.run.pipeline_run import Run
 from flows.run.run_data import episodes_to_clone, families_config, policy_backbone
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.system_turns import policy_system
-from flows.training_log import curve_logger, speed_metrics
+from flows.training_log import curve_logger, progress_logger, speed_metrics
 
 ALTERNATIVES = 3
 """K of Early Experience: actions that are tried at each state in addition to the expert's."""
@@ -61,6 +61,7 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
             lora=config.lora,
             on_figures=curve_logger("clone", run.log_curves),
             on_world_figures=curve_logger("clone/world", run.log_curves),
+            progress=progress_logger,
         )
     policy.save(work / "policy")
     for checkpoint in work.glob("*.pt"):
