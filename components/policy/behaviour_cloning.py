@@ -41,6 +41,8 @@ from components.records import Trajectory
 
 MAX_WEIGHT = 20.0
 """The largest weight of an episode, as in the source."""
+WORLD_SHARE = 0.5
+"""Largest share of the tokens of a training on world modelling (Early Experience)."""
 
 
 def clone(
@@ -62,8 +64,9 @@ def clone(
     Args:
         checkpoint: path of the checkpoint of an interrupted training; None: no checkpoint.
         world: examples of the states that actions lead to (`early_experience.py`). They are trained on first,
-            for one epoch.
+            for one epoch or `WORLD_SHARE` of all tokens, whichever is less.
         reflections: per demonstration, other thoughts; with them the demonstration becomes a second example.
+            With these or `world` as many tokens are trained on as without: there are fewer epochs.
         lora: adapters that are trained instead of all weights.
         on_figures: called after each update on the demonstrations.
         on_world_figures: called after each update on `world`.
@@ -82,10 +85,21 @@ def clone(
     policy.model = add_lora(
         policy.model, lora, added=policy.vocabulary.added, seed=seed, frozen=policy.compute.frozen
     )
+    tokens = config.epochs * count_tokens(examples[: len(demonstrations)])
+    epochs = config.epochs
     if world:
+        world_epochs = min(1.0, WORLD_SHARE * tokens / count_tokens(world))
+        tokens -= world_epochs * count_tokens(world)
         world_checkpoint = checkpoint.with_name("world-" + checkpoint.name) if checkpoint else None
-        _train(policy, world, config, 1.0, seed, world_checkpoint, on_world_figures, progress)
-    return _train(policy, examples, config, config.epochs, seed, checkpoint, on_figures, progress)
+        _train(policy, world, config, world_epochs, seed, world_checkpoint, on_world_figures, progress)
+    if world or reflections:
+        epochs = tokens / count_tokens(examples)
+    return _train(policy, examples, config, epochs, seed, checkpoint, on_figures, progress)
+
+
+def count_tokens(examples: Sequence[Example]) -> int:
+    """Return the number of tokens of all examples."""
+    return sum(map(len, examples))
 
 
 def advantage_weights(episodes: Sequence[Trajectory], temperature: float) -> list[float]:
@@ -118,6 +132,6 @@ def _train(
         optimizer="adamw",
         checkpoint=checkpoint,
         compute=policy.compute,
-        on_step=progress(epochs * sum(map(len, examples))) if progress else None,
+        on_step=progress(epochs * count_tokens(examples)) if progress else None,
         on_figures=on_figures,
     )

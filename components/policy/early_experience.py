@@ -15,8 +15,8 @@ Deviations from the paper:
 1. A language model writes the paper's reflections; here the adapter does (`reflect`), from the states that
    the alternatives led to. One reflection covers all K.
 2. K is 3; the paper has 8 for IWM and 3 for SR.
-3. The paper keeps the number of updates of plain cloning. Here cloning keeps its own epochs, and world
-   modelling comes before them.
+3. As in the paper, as much is trained as in plain cloning, here counted in tokens: world modelling takes
+   the place of epochs of cloning (at most half of them), and a demonstration with reflections counts twice.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from components.config import CloningConfig
 from components.policy import behaviour_cloning
-from components.policy.behaviour_cloning import MAX_WEIGHT, advantage_weights, clone
+from components.policy.behaviour_cloning import MAX_WEIGHT, advantage_weights, clone, count_tokens
+from components.policy.formats.demonstrations import render_demonstration
 from components.policy.policy import Policy
 
 EASY, HARD = make_task(0), make_task(1)
@@ -78,3 +79,32 @@ def test_a_tiny_temperature_overflows_nothing():
 
 def test_episodes_of_one_weight_are_all_cloned(monkeypatch):
     assert drawn_actions(monkeypatch, 0.5, episodes=[WON, RARE] * 20) == ["go", "look"] * 20
+
+
+@pytest.mark.parametrize("kind", ["none", "a little world", "a large world", "reflections"])
+def test_early_experience_trains_on_as_many_tokens_as_plain_cloning(monkeypatch, kind):
+    """A large world takes half of them; reflections double the examples and halve the epochs."""
+    trained = []
+
+    def record(policy, examples, config, epochs, *_):
+        trained.append((epochs, count_tokens(examples)))
+
+    monkeypatch.setattr(behaviour_cloning, "_train", record)
+    policy, episodes = Policy(make_model(), VOCABULARY), [RARE] * 4
+    demonstrations = [render_demonstration(policy.text, episode) for episode in episodes]
+    extra = {
+        "none": {},
+        "a little world": {"world": demonstrations[:1]},
+        "a large world": {"world": demonstrations * 30},
+        "reflections": {"reflections": [[""] for _ in episodes]},
+    }[kind]
+    clone(policy, episodes, CloningConfig(epochs=3), 0, **extra)
+    total = 3 * count_tokens(demonstrations)
+    assert sum(epochs * tokens for epochs, tokens in trained) == pytest.approx(total)
+    shares = {
+        "none": [1],
+        "a little world": [1 / 12, 11 / 12],
+        "a large world": [0.5, 0.5],
+        "reflections": [1],
+    }
+    assert [epochs * tokens / total for epochs, tokens in trained] == pytest.approx(shares[kind])
