@@ -163,16 +163,33 @@ def _was_promoted(manifest: Manifest) -> bool:
 def _needed_stages(manifests: Mapping[str, Manifest], champions: Champions, keep: int) -> dict[str, str]:
     """Name of a stage's directory, or the beginning of its key -> why it is needed."""
     newest = list(manifests)[-keep:] if keep else []
+    continued = _continued_runs(manifests, champions, newest)
     needed: dict[str, str] = {}
     for name, manifest in manifests.items():
         if _was_promoted(manifest) or name in champions.runs:
             reason = f"champion of run {name}"
         elif name in newest:
             reason = f"one of the {keep} newest runs: {name}"
+        elif name in continued:
+            reason = f"run {continued[name]} goes on from it"
         else:
             continue
         needed |= {f"{stage.name}-{stage.key[:12]}": reason for stage in manifest.stages}
     return needed | {key[:12]: "a version that was champion" for key in champions.stage_keys}
+
+
+def _continued_runs(
+    manifests: Mapping[str, Manifest], champions: Champions, newest: Sequence[str]
+) -> dict[str, str]:
+    """Run that `refine` or `next-round` went on from -> the champion or new run that did, over all rounds."""
+    continued: dict[str, str] = {}
+    for name, manifest in manifests.items():
+        is_kept = name in newest or name in champions.runs or _was_promoted(manifest)
+        earlier = manifest.continues if is_kept else ""
+        while earlier in manifests and earlier not in continued:
+            continued[earlier] = name
+            earlier = manifests[earlier].continues
+    return continued
 
 
 def _stage_items(
@@ -216,6 +233,7 @@ def _run_items(
 ) -> list[StoredItem]:
     names = list_runs(root / "runs")
     newest = names[-max(keep, 1) :]
+    continued = _continued_runs(manifests, champions, newest)
     items = []
     for name in names:
         manifest = manifests.get(name)
@@ -225,6 +243,8 @@ def _run_items(
             reason = f"the record of commit {manifest.data.experiment_commit[:12]}"
         elif name in newest:
             reason = "one of the newest runs"
+        elif name in continued:
+            reason = f"run {continued[name]} goes on from it"
         else:
             reason = ""
         items.append(_measured_item("runs", root / "runs" / name, reason))

@@ -83,8 +83,9 @@ def gc(
     """Show the size of stages, runs, embeddings, downloads, worktrees; --delete removes what is not needed.
 
     Kept is what one of these needs: a run in progress; a run that `dreamgym resume` can continue; a champion,
-    or a version that `dreamgym rollback` may return to; a run's commit; one of the newest runs. Versions of
-    data and MLflow's files are never removed.
+    or a version that `dreamgym rollback` may return to; a run's commit; one of the newest runs. So are the
+    runs that a champion or one of the newest went on from. Versions of data and MLflow's files are never
+    removed.
 
     Examples:
 

@@ -88,6 +88,19 @@ def test_files_of_a_version_for_rollback_are_kept(old_runs):
     assert found[stage_of(root, second, "evaluate")] and not found[stage_of(root, second, "clone")]
 
 
+def test_the_runs_that_a_kept_run_went_on_from_are_kept_with_their_stages(old_runs):
+    root, (first, second, third, fourth) = old_runs
+    for later, earlier in ((fourth, third), (third, first)):
+        later.continues = earlier.run_id
+        later.save(root / "runs" / later.run_id)
+    age(root, 30)
+    found = reasons_kept(root, keep=1)
+    for manifest in (first, third):
+        for name in (f"runs/{manifest.run_id}", stage_of(root, manifest, "clone")):
+            assert found[name] == f"run {fourth.run_id} goes on from it"
+    assert found[f"runs/{second.run_id}"] == "" == found[stage_of(root, second, "clone")]
+
+
 def test_the_record_of_a_committed_run_is_kept_and_its_stages_are_not(tmp_path):
     committed = make_run(tmp_path, 1, "clone", commit="a" * 40)
     make_run(tmp_path, 2, "clone")
