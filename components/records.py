@@ -15,6 +15,8 @@ TRAIN = "train"
 VALIDATION = "validation"
 TEST = "test"
 """Splits of the tasks: for training, for the decision about promotion, and for evaluation on demand only."""
+LOST_ACTION = "The action was lost."
+"""Reasoning of a dreamed step whose action had no effect on purpose (`rl.dream.lost_actions`)."""
 VARIED = "/varied-"
 """Separates, in a generated task's id, the id of the recorded task that it was varied from."""
 
@@ -99,6 +101,10 @@ class Trajectory:
     def without_thoughts(self) -> Trajectory:
         """The trajectory without the agent's thoughts."""
         return replace(self, steps=tuple(replace(step, thought="") for step in self.steps))
+
+    def without_lost_actions(self) -> Trajectory:
+        """The trajectory without the steps that a dream disturbed on purpose."""
+        return replace(self, steps=tuple(step for step in self.steps if step.reasoning != LOST_ACTION))
 
     def with_step(self, step: Transition) -> Trajectory:
         """The trajectory with one more transition."""

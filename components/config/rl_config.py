@@ -105,6 +105,13 @@ class DreamRLConfig(RLConfig):
         description="End the run with an error where RL has no learning signal for many iterations or its "
         "success rate falls below half. A study's negative controls train on.",
     )
+    lost_actions: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of the dreamed steps whose action is lost on purpose: the state repeats, so that "
+        "the policy learns to try again. Such steps never enter the buffer.",
+    )
     overlap: bool = Field(
         False,
         description="Play the rollouts of the next iteration during an update: they are one update old when "

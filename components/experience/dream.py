@@ -8,6 +8,7 @@ marked `unparsable` so that it never enters the buffer.
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
@@ -17,7 +18,7 @@ from components.experience.decoding.prediction_batch import Query
 from components.experience.dreaming_model import DreamingModel, EpisodeBatch
 from components.experience.formats.world_format import Answer
 from components.experience.retrieval.replay_buffer import ReplayBuffer
-from components.records import Task, Trajectory, Transition
+from components.records import LOST_ACTION, Task, Trajectory, Transition
 
 MOST_PARTS = 100_003
 """Seeds between two separations of a dream."""
@@ -35,12 +36,15 @@ class Dream:
         contradiction: Callable[[Trajectory, str], str] | None = None,
         objection: Callable[[Task, str], str] | None = None,
         revealing: Callable[[Trajectory, str, str], bool] | None = None,
+        lost_actions: float = 0.0,
     ) -> None:
         """Args (the functions are the adapter's):
         contradiction: says what in a next state the episode so far rules out; None: no state is refused.
         objection: says why a premise cannot be; None: episodes begin without a premise.
         revealing: says which steps show what the history does not determine; those are sampled. None: no
             step is sampled.
+        lost_actions: share of the steps whose action has no effect, drawn anew for each step: the state
+            repeats, the experience model is not asked, and the dream forgets the step.
         """
         self.interactions = 0
         self.seed = 0
@@ -49,6 +53,8 @@ class Dream:
         self._contradiction = contradiction
         self._objection = objection
         self._revealing = revealing
+        self._lost_actions = lost_actions
+        self._chance = random.Random(0)
         self._batch: EpisodeBatch | None = None
         self._episodes: dict[int, Trajectory] = {}
         self._retrieving = threading.Lock()
@@ -72,6 +78,7 @@ class Dream:
                 self._contradiction,
                 self._objection,
                 self._revealing,
+                self._lost_actions,
             )
             part.seed = self.seed * MOST_PARTS + number
             part._retrieving = self._retrieving
@@ -87,6 +94,7 @@ class Dream:
     def reset(self, tasks: Sequence[Task]) -> list[str]:
         """Begin one dreamed episode a task."""
         self.seed += 1
+        self._chance = random.Random(self.seed)
         premises = self._sample_premises(tasks, self.seed)
         self._episodes = {
             row: Trajectory(task, premise=premise)
@@ -131,8 +139,20 @@ class Dream:
             DataError: an episode has become longer than the model can read. No row has moved; the others can
                 be stepped without it.
         """
-        assert self._batch is not None, "reset comes first"
         row_actions = {row: action for row, action in enumerate(actions) if action is not None}
+        lost_rows = [row for row in row_actions if self._chance.random() < self._lost_actions]
+        steps: list[Step | None] = [None] * len(actions)
+        for row in lost_rows:
+            info = {"reasoning": LOST_ACTION, "lost": True}
+            steps[row] = Step(self._episodes[row].states[-1], 0.0, False, info)
+        kept = {row: action for row, action in row_actions.items() if row not in lost_rows}
+        for row, step in (self._dream_steps(kept) if kept else {}).items():
+            steps[row] = step
+        return steps
+
+    def _dream_steps(self, row_actions: Mapping[int, str]) -> dict[int, Step]:
+        """Dream one step of each row."""
+        assert self._batch is not None, "reset comes first"
         queries = self._queries(row_actions)
 
         def is_undetermined(row: int, answer: Answer) -> bool:
@@ -142,10 +162,8 @@ class Dream:
 
         answers = self._batch.predict(queries, self._is_coherent, is_undetermined)
         self.interactions += len(row_actions)
-        steps: list[Step | None] = [None] * len(actions)
-        for row, answer in answers.items():
-            steps[row] = self._take_step(row, queries[row], answer)
-        finished_rows = [row for row in row_actions if (step := steps[row]) is not None and step.done]
+        steps = {row: self._take_step(row, queries[row], answer) for row, answer in answers.items()}
+        finished_rows = [row for row in row_actions if steps[row].done]
         self._batch.advance(
             {
                 row: (action, self._episodes[row].states[-1])

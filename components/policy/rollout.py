@@ -37,13 +37,13 @@ class Rollout:
         example: the episode as the policy read and wrote it, with loss on the tokens that it wrote.
         logprobs: the sampler's log-probabilities in nats, one per token with loss, in order.
         thoughts: one per reply.
-        idle: per reply, whether it had no action or left the state unchanged, word for word.
+        idle: per reply, whether it had no action, or one that left the state unchanged, word for word.
         failure: why infrastructure ended the episode, which is then not trained on; "" if it did not.
         unparsable: whether the dream gave no valid answer to the last step. The trajectory ends before it,
             and the return is 0.
         malformed: number of replies without an action.
         truncated_replies: number of replies that ended at the policy's `max_new_tokens`.
-        overlong: whether the episode ended because the policy's longest sequence was full. It is a failure.
+        overlong: whether the episode ended because the policy's longest sequence was full: a failure.
         tries: number of times that the episode was started; infrastructure ended all but the last.
     """
 
@@ -109,9 +109,8 @@ def play(
 ) -> list[Rollout]:
     """Play each task once and return the rollouts in the order of `tasks`.
 
-    At most ROWS episodes are played concurrently, or fewer if the world limits its rows. If engine and world
-    can, each goes on as soon as it has its own answer; otherwise all take their steps together, and a world
-    that can begins the next episode when one is over.
+    At most ROWS episodes run at once, or fewer if the world limits its rows. Each goes on as soon as it has
+    its answer if engine and world can; else all step together, and a world that can refills a row.
 
     Args:
         max_steps: step limit of an episode.
@@ -306,7 +305,8 @@ def _record_step(rollout: Rollout, episode_id: str, action: str, answer: Step, s
     rollout.failure = (str(answer.info["failed"]) or "no reason given") if "failed" in answer.info else ""
     rollout.unparsable = bool(answer.info.get("unparsable"))
     has_answer = not (rollout.broken or rollout.unparsable)
-    rollout.idle.append(action == NO_ACTION or (has_answer and answer.state == rollout.trajectory.states[-1]))
+    is_same = answer.state == rollout.trajectory.states[-1] and not answer.info.get("lost")
+    rollout.idle.append(action == NO_ACTION or (has_answer and is_same))
     if not has_answer:
         return True
     history = rollout.trajectory

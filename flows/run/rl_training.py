@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from prefect import get_run_logger
@@ -106,16 +107,22 @@ def _demonstrations(run: Run, policy: Policy, settings: RLConfig, train: Path) -
 def keep_transitions(log: Path, iteration: int, rollouts: Sequence[Rollout]) -> list[Transition]:
     """Append an iteration's transitions to a stage's log and return them.
 
-    Episodes that infrastructure ended, or to which a dream had no answer, are left out.
+    Episodes that infrastructure ended, or to which a dream had no answer, are left out. So are steps whose
+    action was lost on purpose.
     """
     transitions = [
         step
-        for rollout in rollouts
+        for rollout in undisturbed(rollouts)
         if not (rollout.unparsable or rollout.broken)
         for step in rollout.trajectory.steps
     ]
     write_iteration(log, iteration, transitions)
     return transitions
+
+
+def undisturbed(rollouts: Sequence[Rollout]) -> list[Rollout]:
+    """Return the rollouts without the steps whose action was lost on purpose: reality would not lose them."""
+    return [replace(one, trajectory=one.trajectory.without_lost_actions()) for one in rollouts]
 
 
 def write_iteration(log: Path, iteration: int, transitions: Sequence[Transition]) -> None:

@@ -90,17 +90,26 @@ def open_dream(run: Run, inputs: Inputs) -> tuple[DreamingModel, ReplayBuffer, D
     return experience_model, buffer, _make_dream(run.config, experience_model, buffer)
 
 
-def dream_over(config: Config, directory: Path, buffer: ReplayBuffer, root: Path) -> Dream:
-    """Open the dream of the experience model in `directory` over a buffer. Args: root: of the repository."""
-    return _make_dream(config, load_experience_model(config, directory, root), buffer)
+def dream_over(
+    config: Config, directory: Path, buffer: ReplayBuffer, root: Path, lost_actions: float = 0.0
+) -> Dream:
+    """Open the dream of the experience model in `directory` over a buffer.
+
+    Args:
+        root: of the repository.
+        lost_actions: share of the steps that are disturbed on purpose (`Dream`).
+    """
+    return _make_dream(config, load_experience_model(config, directory, root), buffer, lost_actions)
 
 
-def _make_dream(config: Config, model: DreamingModel, buffer: ReplayBuffer) -> Dream:
+def _make_dream(
+    config: Config, model: DreamingModel, buffer: ReplayBuffer, lost_actions: float = 0.0
+) -> Dream:
     adapter = make_adapter(config.environment)
     settings = config.experience_model
     contradiction = adapter.contradiction if settings.coherent else None
     objection = adapter.objection if settings.premise and settings.kind == "trained" else None
-    return Dream(model, buffer, contradiction, objection, adapter.revealing)
+    return Dream(model, buffer, contradiction, objection, adapter.revealing, lost_actions)
 
 
 def dream_with(
@@ -110,13 +119,15 @@ def dream_with(
     dreamed: list[Transition],
     hidden: set[str],
     root: Path,
+    lost_actions: float = 0.0,
 ) -> Dream:
     """Open the dream of the experience model in `model` over a buffer of recorded and dreamed transitions.
 
     Args:
         hidden: ids of held-out tasks, which the buffer refuses.
         root: of the repository, with the stored index and embeddings.
+        lost_actions: share of the steps that are disturbed on purpose (`Dream`).
     """
     buffer = ReplayBuffer(config.retrieval, recorded, hidden=hidden, **index_directories(root))
     buffer.add(dreamed)
-    return dream_over(config, model, buffer, root)
+    return dream_over(config, model, buffer, root, lost_actions)

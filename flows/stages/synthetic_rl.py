@@ -43,6 +43,7 @@ from flows.run.rl_training import (
     run_loop,
     snapshots_config,
     training_adapter,
+    undisturbed,
     write_iteration,
 )
 from flows.run.run_data import (
@@ -106,7 +107,16 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
         work / CHECKPOINT, weights
     )  # an interrupted iteration runs again
     dreamed = read_log(work / REPLAY, shards=finished_iterations)
-    open_world = partial(dream_with, inputs["model"], config, recorded, dreamed, held_out(run.data), run.root)
+    open_world = partial(
+        dream_with,
+        inputs["model"],
+        config,
+        recorded,
+        dreamed,
+        held_out(run.data),
+        run.root,
+        config.rl.dream.lost_actions,
+    )
     with (
         _open_dreams(run, inputs["model"], open_world) as (dreams, model),
         _open_judge(run) as judge,
@@ -221,7 +231,7 @@ def _keep_rollouts(run: Run, loop: Loop, dreams: DreamPlayer, work: Path) -> OnR
     def keep(iteration: int, rollouts: list[Rollout]) -> dict[str, float]:
         dreams.remember(keep_transitions(work / REPLAY, iteration, rollouts))
         figures = impossible_actions(adapter, rollouts) | rejected.figures()
-        figures |= watch.check(iteration, rollouts, loop.state.series)
+        figures |= watch.check(iteration, undisturbed(rollouts), loop.state.series)
         write_iteration(work / EXPERIENCE, iteration, replayed_steps(watch.replays))
         return figures
 

@@ -11,6 +11,7 @@ from components.experience.decoding.hidden_state import HIDDEN_STATE_TRIES
 from components.experience.dream import Dream
 from components.experience.model import ExperienceModel
 from components.experience.retrieval.replay_buffer import ReplayBuffer
+from components.records import LOST_ACTION
 
 
 @pytest.fixture
@@ -54,6 +55,30 @@ def test_rows_without_an_action_keep_their_state(dream, lessons):
     ]
     assert dream.interactions == 3
     assert dream.step([None] * 3) == [None] * 3 and dream.interactions == 3
+
+
+def test_a_lost_action_repeats_the_state_and_the_dream_forgets_it(learnt, lessons):
+    """With half of the actions lost, each is tried until it is not; the answers are those of the lesson."""
+    first = lessons[0]
+    dream = Dream(learnt, ReplayBuffer(RetrievalConfig(k=0)), lost_actions=0.5)
+
+    def play():
+        state, lost = dream.reset([first.task])[0], []
+        for step in first.steps:
+            (answer,) = dream.step([step.action])
+            while answer.info.get("lost"):
+                assert (answer.state, answer.reward, answer.done) == (state, 0.0, False)
+                assert answer.info["reasoning"] == LOST_ACTION
+                lost.append(step.action)
+                (answer,) = dream.step([step.action])
+            state = answer.state
+            assert state == step.next_state
+        return lost
+
+    one, other = play(), play()
+    assert dream.interactions == 2 * len(first.steps) and one != other
+    dream.seed = 0
+    assert play() == one, "the same seed loses the same actions"
 
 
 def test_an_unparsable_answer_ends_the_episode_as_a_failure(untrained):

@@ -176,6 +176,12 @@ METHODS: dict[str, Method] = {
         settings={"unanswered": "failure"},
         base=DREAM,
     ),
+    "dream-perturbed": Method(
+        "GRPO in a dream that loses a tenth of the actions on purpose",
+        dream="grpo",
+        settings={"lost_actions": 0.1},
+        base=DREAM,
+    ),
     "echo-real": Method(
         "GRPO in reality, also trained on the states that it observed (ECHO)",
         real="grpo",
