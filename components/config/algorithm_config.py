@@ -75,6 +75,11 @@ class GRPOConfig(PolicyGradientConfig):
         description="Factor of negative advantages; 1: as in GRPO, 0: train only on better-than-average "
         "rollouts.",
     )
+    normalise_families: bool = Field(
+        False,
+        description="Normalise the advantages of all tokens within each family of tasks (AgentRL, arXiv "
+        "2510.04206).",
+    )
     scale_rewards: bool = Field(True, description="Divide advantages by the group's standard deviation.")
 
     @model_validator(mode="after")

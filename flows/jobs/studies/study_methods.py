@@ -152,6 +152,12 @@ METHODS: dict[str, Method] = {
         options={"step_credit": "istar"},
         base=DREAM,
     ),
+    "dream-family-normalised": Method(
+        "GRPO in the dream, advantages normalised within each family of tasks (AgentRL)",
+        dream="grpo",
+        options={"normalise_families": True},
+        base=DREAM,
+    ),
     "dream-hero": Method(
         "GRPO in the dream, episodes of one outcome ranked by progress (HERO)",
         dream="grpo",

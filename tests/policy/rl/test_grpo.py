@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,8 +13,10 @@ from pydantic import ValidationError
 
 from components.config.algorithm_config import GRPOConfig
 from components.language.training.examples import Example, Segment
+from components.policy.rl.algorithms.algorithm import TrainingSample
 from components.policy.rl.algorithms.grpo import GRPO, per_token
 from components.policy.rl.algorithms.policy_gradient import clipped_loss, kl_estimate, mean_weights
+from components.policy.rl.family_normalisation import normalise_families
 from components.policy.rl.rewards import Rewards
 from components.policy.rl.step_credit.gigpo import group_advantages, step_advantages
 from components.policy.rl.step_credit.salt import merged_advantages
@@ -122,6 +125,23 @@ def test_salt_takes_the_place_of_other_step_advantages():
     for option in ({"step_weight": 1.0}, {"discount": 0.5}):
         with pytest.raises(ValidationError, match="no effect with step_credit: salt"):
             GRPOConfig(step_credit="salt", **option)
+
+
+def test_advantages_are_normalised_within_each_family_of_tasks():
+    """By hand: family a has the advantages 1, 1, 4, -2 with a mean of 1; family b has one value alone."""
+
+    def sample(family, *advantages):
+        rollout = make_rollout(True, make_task().initial_state, "end")
+        task = replace(rollout.trajectory.task, family=family)
+        rollout.trajectory = replace(rollout.trajectory, task=task)
+        return TrainingSample((rollout,), {"advantage": list(advantages), "other": [7.0]})
+
+    samples = [sample("a", 1.0, 1.0), sample("b", 2.0, 2.0), sample("a", 4.0, -2.0)]
+    first, alone, second = normalise_families(samples)
+    deviation = math.sqrt((0 + 0 + 9 + 9) / 4)
+    assert first.targets["advantage"] == [0.0, 0.0] and first.targets["other"] == [7.0]
+    assert second.targets["advantage"] == pytest.approx([3 / deviation, -3 / deviation])
+    assert alone.targets["advantage"] == [2.0, 2.0]
 
 
 def test_clip_higher_raises_the_upper_clip_only():

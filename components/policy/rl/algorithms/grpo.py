@@ -42,6 +42,7 @@ from components.config.rl_config import RLConfig
 from components.policy.policy import Policy
 from components.policy.rl.algorithms.algorithm import LossInputs, TrainingSample
 from components.policy.rl.algorithms.policy_gradient import PolicyGradient
+from components.policy.rl.family_normalisation import normalise_families
 from components.policy.rl.rewards import Rewards
 from components.policy.rl.step_credit.gigpo import group_advantages, step_advantages
 from components.policy.rl.step_credit.istar import ImplicitRewards
@@ -80,7 +81,7 @@ class GRPO(PolicyGradient):
                 token_advantages = per_token(rollout, reply_advantages)
                 if any(token_advantages):
                     samples.append(TrainingSample((rollout,), {"advantage": token_advantages}, has_signal))
-        return samples
+        return normalise_families(samples) if self.options.normalise_families else samples
 
     def _advantages(self, group: list[Rollout]) -> tuple[list[list[float]], bool]:
         """Return the advantage of each reply of each rollout, and whether any is non-zero without the idle
