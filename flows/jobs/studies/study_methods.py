@@ -84,6 +84,11 @@ class Method:
         return (self.stages or ["clone"])[-1]
 
 
+def _in_dream(about: str, **differences: Any) -> Method:
+    """Return GRPO in a dream, compared with the full dream."""
+    return Method(f"GRPO in {about}", dream="grpo", base=DREAM, **differences)
+
+
 def _graded(about: str, option: str = "", value: float = 0) -> Method:
     changes = {"experience_model": {option: value}} if option else {}
     return Method(f"GRPO in {about}", dream="grpo", changes=changes, is_graded=True, base=DREAM)
@@ -140,53 +145,29 @@ METHODS: dict[str, Method] = {
     "dream-plain-grpo": Method(
         "GRPO as in its paper, in the dream", dream="grpo", options=PLAIN, base="plain-grpo-real"
     ),
-    "dream-salt": Method(
-        "GRPO in the dream with SALT's advantages of steps",
-        dream="grpo",
-        options={"step_credit": "salt"},
-        base=DREAM,
-    ),
-    "dream-istar": Method(
-        "GRPO in the dream with iStar's rewards of steps",
-        dream="grpo",
-        options={"step_credit": "istar"},
-        base=DREAM,
-    ),
-    "dream-family-normalised": Method(
-        "GRPO in the dream, advantages normalised within each family of tasks (AgentRL)",
-        dream="grpo",
+    "dream-salt": _in_dream("the dream with SALT's advantages of steps", options={"step_credit": "salt"}),
+    "dream-istar": _in_dream("the dream with iStar's rewards of steps", options={"step_credit": "istar"}),
+    "dream-family-normalised": _in_dream(
+        "the dream, advantages normalised within each family of tasks (AgentRL)",
         options={"normalise_families": True},
-        base=DREAM,
     ),
-    "dream-hero": Method(
-        "GRPO in the dream, episodes of one outcome ranked by progress (HERO)",
-        dream="grpo",
+    "dream-hero": _in_dream(
+        "the dream, episodes of one outcome ranked by progress (HERO)",
         options={"reward": "hero", "scale_rewards": False},
-        base=DREAM,
     ),
-    "dream-hero-learnt": Method(
-        "GRPO in the dream, episodes of one outcome ranked by a model learnt from the logs (HERO)",
-        dream="grpo",
+    "dream-hero-learnt": _in_dream(
+        "the dream, episodes of one outcome ranked by a model learnt from the logs (HERO)",
         options={"reward": "hero_learnt", "scale_rewards": False},
-        base=DREAM,
     ),
-    "dream-unscaled": Method(
-        "GRPO in the dream, advantages not divided by their deviation: what HERO is compared with",
-        dream="grpo",
+    "dream-unscaled": _in_dream(
+        "the dream, advantages not divided by their deviation: what HERO is compared with",
         options={"scale_rewards": False},
-        base=DREAM,
     ),
-    "dream-unanswered": Method(
-        "GRPO in the dream, episodes without an answer are failures",
-        dream="grpo",
-        settings={"unanswered": "failure"},
-        base=DREAM,
+    "dream-unanswered": _in_dream(
+        "the dream, episodes without an answer are failures", settings={"unanswered": "failure"}
     ),
-    "dream-perturbed": Method(
-        "GRPO in a dream that loses a tenth of the actions on purpose",
-        dream="grpo",
-        settings={"lost_actions": 0.1},
-        base=DREAM,
+    "dream-perturbed": _in_dream(
+        "a dream that loses a tenth of the actions on purpose", settings={"lost_actions": 0.1}
     ),
     "echo-real": Method(
         "GRPO in reality, also trained on the states that it observed (ECHO)",
@@ -228,71 +209,39 @@ METHODS: dict[str, Method] = {
         base="s2r-grpo",
     ),
     "s2r-rft": Method("RFT in the dream, then in reality", dream="rft", real="rft"),
-    "no-retrieval": Method(
-        "GRPO in a dream without demonstrations", dream="grpo", changes=VARIANTS["no-retrieval"], base=DREAM
-    ),
-    "no-reasoning": Method(
-        "GRPO in a dream without reasoning", dream="grpo", changes=VARIANTS["no-reasoning"], base=DREAM
-    ),
-    "no-history": Method(
-        "GRPO in a dream without history", dream="grpo", changes=VARIANTS["no-history"], base=DREAM
-    ),
-    "no-curriculum": Method(
-        "GRPO in the dream, tasks drawn evenly",
-        dream="grpo",
-        changes={"curriculum": {"enabled": False}},
-        base=DREAM,
-    ),
-    "posterior-curriculum": Method(
-        "GRPO in the dream, tasks chosen by a posterior over success",
-        dream="grpo",
+    "no-retrieval": _in_dream("a dream without demonstrations", changes=VARIANTS["no-retrieval"]),
+    "no-reasoning": _in_dream("a dream without reasoning", changes=VARIANTS["no-reasoning"]),
+    "no-history": _in_dream("a dream without history", changes=VARIANTS["no-history"]),
+    "no-curriculum": _in_dream("the dream, tasks drawn evenly", changes={"curriculum": {"enabled": False}}),
+    "posterior-curriculum": _in_dream(
+        "the dream, tasks chosen by a posterior over success",
         changes={"curriculum": {"selection": "posterior", "explore": 0.75}},
-        base=DREAM,
     ),
-    "no-premise": Method(
-        "GRPO in a dream without premises",
-        dream="grpo",
-        changes={"experience_model": {"premise": False}},
-        base=DREAM,
+    "no-premise": _in_dream("a dream without premises", changes={"experience_model": {"premise": False}}),
+    "no-coherence": _in_dream(
+        "a dream that may contradict itself", changes={"experience_model": {"coherent": False}}
     ),
-    "no-coherence": Method(
-        "GRPO in a dream that may contradict itself",
-        dream="grpo",
-        changes={"experience_model": {"coherent": False}},
-        base=DREAM,
+    "no-verifier": _in_dream(
+        "a dream whose quotations are not checked", changes={"experience_model": {"grounded": False}}
     ),
-    "no-verifier": Method(
-        "GRPO in a dream whose quotations are not checked",
-        dream="grpo",
-        changes={"experience_model": {"grounded": False}},
-        base=DREAM,
-    ),
-    "no-knowledge": Method(
-        "GRPO in a dream without hand-written parts but those of the backbone's pretraining",
-        dream="grpo",
+    "no-knowledge": _in_dream(
+        "a dream without hand-written parts but those of the backbone's pretraining",
         changes=WITHOUT_KNOWLEDGE,
-        base=DREAM,
     ),
-    "untrained-dream": Method(
-        "GRPO in the dream of the backbone itself, fine-tuned on next to nothing",
-        dream="grpo",
+    "untrained-dream": _in_dream(
+        "the dream of the backbone itself, fine-tuned on next to nothing",
         changes={"experience_model": {"epochs": 1e-6}},
         is_control=True,
-        base=DREAM,
     ),
-    "flipped-dream": Method(
-        "GRPO in a dream that learnt half of the outcomes wrong",
-        dream="grpo",
+    "flipped-dream": _in_dream(
+        "a dream that learnt half of the outcomes wrong",
         changes={"experience_model": {"flipped_outcomes": 0.5}},
         is_control=True,
-        base=DREAM,
     ),
-    "swapped-dream": Method(
-        "GRPO in a dream that learnt the next states of other steps",
-        dream="grpo",
+    "swapped-dream": _in_dream(
+        "a dream that learnt the next states of other steps",
         changes={"experience_model": {"swapped_states": 1.0}},
         is_control=True,
-        base=DREAM,
     ),
     "transfer-clone": Method("cloning, half of the families", transfer=True, base=TRANSFER),
     "transfer-grpo-real": Method(
