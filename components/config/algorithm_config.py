@@ -138,6 +138,24 @@ class RFTConfig(Section):
     epochs: int = Field(3, ge=1, description="Epochs over all kept successes, in each iteration.")
 
 
+class MetaRewardingConfig(OptimiserStepsConfig):
+    """Meta-Rewarding: a chat model judges its own episodes and judgements (arXiv 2407.19594)."""
+
+    needs_task_clusters: ClassVar[bool] = False
+    min_generations: ClassVar[int] = 2
+
+    type: Literal["meta_rewarding"] = "meta_rewarding"
+    beta: float = Field(0.1, gt=0, description="Strength of the reference policy.")
+    judgements: int = Field(5, ge=2, description="Judgements of each episode.")
+    length_tolerance: float = Field(
+        0.0,
+        ge=0,
+        lt=0.5,
+        description="rho: how far below the best score the shortest episode may be chosen, and how far above "
+        "the worst the longest rejected, as a share of their distance.",
+    )
+
+
 def _type_of(value: Any) -> str:
     return str(value.get("type", "grpo") if isinstance(value, dict) else getattr(value, "type", ""))
 
@@ -146,7 +164,8 @@ AlgorithmConfig = Annotated[
     Annotated[GRPOConfig, Tag("grpo")]
     | Annotated[PPOConfig, Tag("ppo")]
     | Annotated[DPOConfig, Tag("dpo")]
-    | Annotated[RFTConfig, Tag("rft")],
+    | Annotated[RFTConfig, Tag("rft")]
+    | Annotated[MetaRewardingConfig, Tag("meta_rewarding")],
     Discriminator(_type_of),
 ]
 ALGORITHMS: dict[str, type[Section]] = {
@@ -154,6 +173,7 @@ ALGORITHMS: dict[str, type[Section]] = {
     "ppo": PPOConfig,
     "dpo": DPOConfig,
     "rft": RFTConfig,
+    "meta_rewarding": MetaRewardingConfig,
 }
 
 

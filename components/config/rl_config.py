@@ -36,7 +36,8 @@ class RLConfig(Section):
     """The learning rate over the iterations: falling to zero, or constant."""
 
     algorithm: AlgorithmConfig = Field(
-        default_factory=GRPOConfig, description="Algorithm, with its own options: type grpo, ppo, dpo or rft."
+        default_factory=GRPOConfig,
+        description="Algorithm, with its own options: type grpo, ppo, dpo, rft or meta_rewarding.",
     )
     iterations: int = Field(20, ge=0, description="Iterations: rollouts, then an update.")
     tasks: int = Field(32, ge=1, description="Tasks per iteration; updates on few rollouts are noisy.")

@@ -40,6 +40,11 @@ class AgentFormat(Protocol):
     def observation_parts(self, state: str) -> tuple[list[int], list[int]]:
         """`observation` in two parts: what stands before the text of the state, and the state."""
 
+    def question(self, text: str) -> list[int] | None:
+        """The tokens of a conversation that asks `text` in words, up to the reply, which `parse` reads as a
+        thought; None if the format has no such conversations.
+        """
+
     def parse(self, tokens: Sequence[int]) -> tuple[str, str]:
         """(thought, action) of generated tokens.
 

@@ -80,6 +80,10 @@ class ChatAgent:
         tokens = self.observation(state)
         return tokens[:head], tokens[head:]
 
+    def question(self, text: str) -> list[int] | None:
+        """See `AgentFormat`."""
+        return self._vocabulary.begin(text) + list(self._vocabulary.reply_start)
+
     def parse(self, tokens: Sequence[int]) -> tuple[str, str]:
         """See `AgentFormat`."""
         text = self._vocabulary.reply_text(tokens)

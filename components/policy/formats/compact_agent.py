@@ -56,6 +56,10 @@ class CompactAgent:
         """See `AgentFormat`."""
         return self._vocabulary.encode([STATE]), self._vocabulary.encode([state])
 
+    def question(self, text: str) -> list[int] | None:
+        """See `AgentFormat`: None, since a small vocabulary has no words for questions."""
+        return None
+
     def parse(self, tokens: Sequence[int]) -> tuple[str, str]:
         """See `AgentFormat`."""
         return parse_reply(self._vocabulary.pieces(tokens))

@@ -210,6 +210,7 @@ class Loop:
         figures["steps_per_second"] = figures["interactions"] / played.seconds
         figures |= self.tasks.report(returns_by_task(groups), number)
         samples = self.algorithm.training_samples(groups, self.policy)
+        figures |= self.algorithm.report()
         figures["lessons"] = float(len(samples))
         self._count_signal(any(sample.has_signal for sample in samples))
         if self._overlaps:

@@ -135,6 +135,10 @@ class Algorithm(ABC):
             groups: rollouts of one task each; a group may be empty.
         """
 
+    def report(self) -> dict[str, float]:
+        """Return further figures of the last call of `training_samples`."""
+        return {}
+
     def prepare_update(self, samples: list[TrainingSample]) -> list[TrainingSample]:
         """Return the samples with further targets; called before the update, with the threads of training."""
         return samples

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from components.config.algorithm_config import DPOConfig, GRPOConfig, PPOConfig, RFTConfig
+from components.config.algorithm_config import (
+    DPOConfig,
+    GRPOConfig,
+    MetaRewardingConfig,
+    PPOConfig,
+    RFTConfig,
+)
 from components.config.rl_config import RLConfig
 from components.errors import ConfigError
 from components.policy.policy import Policy
 from components.policy.rl.algorithms.algorithm import Algorithm
 from components.policy.rl.algorithms.dpo import DPO
 from components.policy.rl.algorithms.grpo import GRPO
+from components.policy.rl.algorithms.meta_rewarding import MetaRewarding
 from components.policy.rl.algorithms.ppo import PPO
 from components.policy.rl.algorithms.rft import RFT, RestartingLearner
 from components.policy.rl.learner import Learner
@@ -33,6 +40,8 @@ def make_algorithm(config: RLConfig, policy: Policy, progress: Progress | None =
             return DPO(config, options)
         case RFTConfig() as options:
             return RFT(options)
+        case MetaRewardingConfig() as options:
+            return MetaRewarding(config, options)
 
 
 def learner_class(config: RLConfig) -> type[Learner]:

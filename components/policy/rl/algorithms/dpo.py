@@ -38,12 +38,41 @@ from components.policy.rl.reference import Reference
 from components.policy.rollout import Rollout
 
 
-class DPO(Algorithm):
-    """Direct preference optimisation; see the module."""
+class PreferenceLoss(Algorithm):
+    """Base of the algorithms that train on pairs: DPO's loss.
+
+    Args:
+        beta: strength of the reference policy.
+    """
 
     figures = ("preferred", "margin")
 
+    def __init__(self, beta: float) -> None:
+        self.beta = beta
+
+    def token_weights(self, samples: Sequence[TrainingSample]) -> list[float]:
+        """Return equal weights for all pairs."""
+        return [1 / len(samples)] * len(samples)
+
+    def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the mean of the pairs' losses; `preferred` is the share of pairs with a positive margin."""
+        differences = (inputs.logprobs - inputs.targets["reference"]).split(inputs.token_counts)
+        ratios = torch.stack([part.sum() for part in differences])
+        weights = torch.stack([part[0] for part in inputs.token_weights.split(inputs.token_counts)])[0::2]
+        losses = preference_loss(ratios[0::2], ratios[1::2], beta=self.beta)
+        margins = (ratios[0::2] - ratios[1::2]).detach()
+        figures = {
+            "preferred": (weights * (margins > 0)).sum().double(),
+            "margin": (weights * margins).sum().double(),
+        }
+        return (losses * weights).sum(), figures
+
+
+class DPO(PreferenceLoss):
+    """Direct preference optimisation; see the module."""
+
     def __init__(self, config: RLConfig, options: DPOConfig) -> None:
+        super().__init__(options.beta)
         self.config = config
         self.options = options
         self._acting_copy: Policy | None = None
@@ -81,23 +110,6 @@ class DPO(Algorithm):
             TrainingSample(pair, {"reference": logprobs[2 * i] + logprobs[2 * i + 1]})
             for i, pair in enumerate(pairs)
         ]
-
-    def token_weights(self, samples: Sequence[TrainingSample]) -> list[float]:
-        """Return equal weights for all pairs."""
-        return [1 / len(samples)] * len(samples)
-
-    def loss(self, inputs: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the mean of the pairs' losses; `preferred` is the share of pairs with a positive margin."""
-        differences = (inputs.logprobs - inputs.targets["reference"]).split(inputs.token_counts)
-        ratios = torch.stack([part.sum() for part in differences])
-        weights = torch.stack([part[0] for part in inputs.token_weights.split(inputs.token_counts)])[0::2]
-        losses = preference_loss(ratios[0::2], ratios[1::2], beta=self.options.beta)
-        margins = (ratios[0::2] - ratios[1::2]).detach()
-        figures = {
-            "preferred": (weights * (margins > 0)).sum().double(),
-            "margin": (weights * margins).sum().double(),
-        }
-        return (losses * weights).sum(), figures
 
     def state_dict(self) -> dict[str, Any]:
         """Return the weights of the acting copy and of the reference."""
