@@ -18,9 +18,17 @@ ROWS = (
     ("area under the ROC curve of the answer's probability", "fidelity/calibration/auroc", ""),
     ("success of the clone in the dream", "fidelity/dreamed_success_rate/cloned", ""),
     ("success of the clone in reality, same tasks", "fidelity/real_success_rate/cloned", ""),
+    ("the clone's dreamed successes that a replay confirms", "fidelity/rollout_agreement/cloned", ""),
+    ("reward precision on the clone's own steps", "fidelity/policy_reward_precision/cloned", ""),
+    ("success in the dream after RL in it", "fidelity/dreamed_success_rate/dreamed", ""),
+    ("the same in reality, same tasks", "fidelity/real_success_rate/dreamed", ""),
+    ("dreamed successes after RL that a replay confirms", "fidelity/rollout_agreement/dreamed", ""),
+    ("reward precision on its own steps", "fidelity/policy_reward_precision/dreamed", ""),
     ("validation games won by the clone", "evaluate/cloned/success_rate", ""),
     ("validation games won after RL in the dream", "evaluate/dreamed/success_rate", ""),
+    ("gain over the clone, paired", "evaluate/dreamed_minus_cloned", ""),
     ("validation games won after refinement", "evaluate/refined/success_rate", ""),
+    ("gain over RL in the dream, paired", "evaluate/refined_minus_dreamed", ""),
 )
 
 
