@@ -148,7 +148,7 @@ def test_world_modelling_and_self_reflection_train_the_policy(adapter, explored,
 
     plain, world = train(), train(world=world_examples(AGENT, explored))
     reflecting = train(reflections=reflections(explored, adapter.reflect))
-    assert (
-        plain[0] == world[0] < reflecting[0]
-        and len({str(weights) for _, weights in (plain, world, reflecting)}) == 3
-    )
+    batch = CloningConfig().batch_tokens
+    assert world[0] < plain[0], "world modelling takes the place of a part of the cloning"
+    assert abs(reflecting[0] - plain[0]) <= batch, "as many tokens, to the size of an update"
+    assert len({str(weights) for _, weights in (plain, world, reflecting)}) == 3
