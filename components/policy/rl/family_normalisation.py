@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from components.policy.rl.algorithms.algorithm import TrainingSample
+from components.policy.rl.training_sample import TrainingSample
 
 EPSILON = 1e-6
 

@@ -31,9 +31,10 @@ from components.language.training.examples import Example, collate
 from components.language.training.optimizers import Optimizers, make_optimizers
 from components.language.training.token_scores import token_logprobs
 from components.policy.policy import Policy
-from components.policy.rl.algorithms.algorithm import Algorithm, LossInputs, TrainingSample
+from components.policy.rl.algorithms.algorithm import Algorithm, LossInputs
 from components.policy.rl.log_probabilities import pack_by_length, score_tokens
 from components.policy.rl.training_checks import check_finite, check_logprob_gap
+from components.policy.rl.training_sample import TrainingSample
 
 BETAS = (0.9, 0.95)
 DEMONSTRATION_TOKENS = 2048

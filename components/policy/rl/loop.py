@@ -31,7 +31,7 @@ from components.language.training.examples import Example
 from components.language.training.training_speed import SpeedWatch
 from components.policy.policy import Policy
 from components.policy.policy_snapshots import Snapshots
-from components.policy.rl.algorithms.algorithm import Algorithm, TrainingSample
+from components.policy.rl.algorithms.algorithm import Algorithm
 from components.policy.rl.algorithms.choose import learner_class
 from components.policy.rl.learner import DEMONSTRATION_LOSS, OBSERVATION_LOSS
 from components.policy.rl.loop_checkpoints import learner_state, read_loop_checkpoint
@@ -41,6 +41,7 @@ from components.policy.rl.rollouts_ahead import Played, RolloutSource
 from components.policy.rl.sampler_correction import RATIO_FIGURES, correct_for_sampler
 from components.policy.rl.task_source import TaskSource, returns_by_task
 from components.policy.rl.training_checks import check_collapse, check_learning_signal
+from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import Rollout, Stamp
 from components.policy.rollout_figures import rollout_figures
 from components.records import Task

@@ -19,9 +19,9 @@ from dataclasses import replace
 import torch
 
 from components.policy.policy import Policy
-from components.policy.rl.algorithms.algorithm import TrainingSample
 from components.policy.rl.log_probabilities import score_without_gradients
 from components.policy.rl.training_checks import check_logprob_gap
+from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import Rollout
 
 MAX_WEIGHT = 2.0

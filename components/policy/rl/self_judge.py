@@ -94,15 +94,17 @@ def transcript(episode: Trajectory) -> str:
 
 def judge_prompt(text: AgentFormat, episode: Trajectory) -> list[int]:
     """Return the tokens that ask for a judgement of an episode."""
-    return _asked(text, f"{RUBRIC}\n\n{transcript(episode)}")
+    return _question_tokens(text, f"{RUBRIC}\n\n{transcript(episode)}")
 
 
 def comparison_prompt(text: AgentFormat, episode: Trajectory, first: str, second: str) -> list[int]:
     """Return the tokens that ask which of two judgements of an episode is better."""
-    return _asked(text, f"{COMPARISON}\n\n{transcript(episode)}\n\nReview A: {first}\n\nReview B: {second}")
+    return _question_tokens(
+        text, f"{COMPARISON}\n\n{transcript(episode)}\n\nReview A: {first}\n\nReview B: {second}"
+    )
 
 
-def _asked(text: AgentFormat, question: str) -> list[int]:
+def _question_tokens(text: AgentFormat, question: str) -> list[int]:
     tokens = text.question(question)
     assert tokens is not None, "the format has no questions"
     return tokens

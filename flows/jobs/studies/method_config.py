@@ -60,7 +60,7 @@ def _same_method(config: Config, name: str) -> str:
     method = METHODS[name]
     if method.needs_failures:
         return CLONE if all(map(config.cloning.needs_success, config.cloning.behaviours)) else ""
-    if method.base != DREAM or not method.changes:
+    if method.base != DREAM or not (method.changes or method.options or method.settings):
         return ""
     own, base = (method_config(config, one, config.seed, ()).model_dump() for one in (name, DREAM))
     return DREAM if own == base else ""

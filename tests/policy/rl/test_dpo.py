@@ -13,7 +13,7 @@ from components.config.algorithm_config import DPOConfig
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
 from components.policy.rl.algorithms.choose import make_algorithm
-from components.policy.rl.algorithms.dpo import preference_loss, preference_pairs
+from components.policy.rl.preferences import preference_loss, preference_pairs
 from components.policy.rollout import Rollout
 
 

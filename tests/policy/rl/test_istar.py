@@ -60,6 +60,16 @@ def test_a_group_without_a_pair_leaves_the_model_as_it_is():
     assert max(abs(value) for row in implicit.reply_rewards(group) for value in row) < 1e-5
 
 
+def test_rounding_errors_are_no_preference():
+    """Before the first pair phi is the policy: nothing is added, however small the deviation is."""
+    loop, group = played()
+    samples = loop.algorithm.training_samples([group[0::2], group[1::2]], loop.policy)
+    samples += loop.algorithm.training_samples([group], loop.policy)
+    implicit = ImplicitRewards(loop.policy, loop.config, 2)
+    before = advantages_of(samples)
+    assert advantages_of(implicit.add_step_advantages(samples)) == before and any(map(any, before))
+
+
 def test_with_adapters_only_they_are_trained():
     loop, group = played(lora=LORA)
     implicit = ImplicitRewards(loop.policy, loop.config, 2)

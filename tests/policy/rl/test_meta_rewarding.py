@@ -176,6 +176,18 @@ def test_its_own_words_have_the_log_probabilities_that_the_trainer_computes(chat
     assert scores == pytest.approx(written.reply.logprobs, abs=1e-3)
 
 
+def test_a_resumed_training_does_not_repeat_its_judgements(chat_policy):
+    algorithm = meta_rewarding(chat_policy, judgements=2)
+    prompts = [judge_prompt(chat_policy.text, rollout(1).trajectory)] * 2
+    algorithm._ask(chat_policy, prompts)
+    saved = algorithm.state_dict()
+    second = [one.reply.tokens for one in algorithm._ask(chat_policy, prompts)]
+    resumed = meta_rewarding(chat_policy, judgements=2)
+    first = [one.reply.tokens for one in resumed._ask(chat_policy, prompts)]
+    resumed.load_state_dict(saved)
+    assert [one.reply.tokens for one in resumed._ask(chat_policy, prompts)] == second != first
+
+
 def test_a_policy_in_the_compact_format_is_refused():
     with pytest.raises(ConfigError, match="the format compact cannot judge.*backbone.path"):
         meta_rewarding(Policy(make_model(), VOCABULARY))

@@ -14,7 +14,7 @@ from components.errors import TrainingError
 from components.language.compute import Compute, has_bf16
 from components.policy.policy import Policy
 from components.policy.rl import sampler_correction
-from components.policy.rl.algorithms.algorithm import LossInputs, TrainingSample
+from components.policy.rl.algorithms.algorithm import LossInputs
 from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.log_probabilities import score_without_gradients
 from components.policy.rl.sampler_correction import (
@@ -24,6 +24,7 @@ from components.policy.rl.sampler_correction import (
     correct_for_sampler,
     ratio_figures,
 )
+from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import play
 
 

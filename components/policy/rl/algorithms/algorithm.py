@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -17,37 +17,8 @@ from torch import Tensor
 from components.config.rl_config import RLConfig
 from components.language.training.token_scores import TokenScores
 from components.policy.policy import Policy
+from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import Rollout
-
-
-@dataclass(frozen=True)
-class TrainingSample:
-    """One rollout, or a pair of rollouts, and what the loss needs of the n tokens that the policy wrote.
-
-    Args:
-        rollouts: one, or two that are compared with each other.
-        targets: name -> n values, in the order of the tokens, one rollout after the other.
-        has_signal: False if all advantages come from the idle penalty, because all returns are equal.
-    """
-
-    rollouts: tuple[Rollout, ...]
-    targets: dict[str, list[float]] = field(default_factory=dict)
-    has_signal: bool = True
-
-    @property
-    def token_count(self) -> int:
-        """Number of tokens that the policy wrote."""
-        return sum(rollout.token_count for rollout in self.rollouts)
-
-    @property
-    def total_length(self) -> int:
-        """Number of tokens of all rollouts, read and written."""
-        return sum(len(rollout.example) for rollout in self.rollouts)
-
-    @property
-    def length(self) -> int:
-        """Number of tokens of the longest rollout, read and written."""
-        return max(len(rollout.example) for rollout in self.rollouts)
 
 
 @dataclass

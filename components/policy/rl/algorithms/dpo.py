@@ -33,8 +33,10 @@ from torch import Tensor
 from components.config.algorithm_config import DPOConfig
 from components.config.rl_config import RLConfig
 from components.policy.policy import Policy
-from components.policy.rl.algorithms.algorithm import Algorithm, LossInputs, TrainingSample
+from components.policy.rl.algorithms.algorithm import Algorithm, LossInputs
+from components.policy.rl.preferences import preference_loss, preference_pairs, preference_samples
 from components.policy.rl.reference import Reference
+from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import Rollout
 
 
@@ -105,11 +107,7 @@ class DPO(PreferenceLoss):
         if not pairs:
             return []
         assert self._reference is not None
-        logprobs = self._reference.logprobs([rollout for pair in pairs for rollout in pair])
-        return [
-            TrainingSample(pair, {"reference": logprobs[2 * i] + logprobs[2 * i + 1]})
-            for i, pair in enumerate(pairs)
-        ]
+        return preference_samples(pairs, self._reference)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the weights of the acting copy and of the reference."""
@@ -120,20 +118,3 @@ class DPO(PreferenceLoss):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state`."""
         self._saved_state = copy.copy(state) or None
-
-
-def preference_pairs(group: Sequence[Rollout]) -> list[tuple[Rollout, Rollout]]:
-    """Return (success, failure) pairs of one task, as many as the rarer of the two."""
-    successes = [rollout for rollout in group if rollout.reward > 0.5]
-    failures = [rollout for rollout in group if rollout.reward <= 0.5]
-    return list(zip(successes, failures, strict=False))
-
-
-def preference_loss(chosen: Tensor, rejected: Tensor, *, beta: float) -> Tensor:
-    """Return the loss of each pair, [pairs].
-
-    Args:
-        chosen: [pairs], sums of log pi - log ref over the successes, in nats.
-        rejected: [pairs], likewise over the failures.
-    """
-    return -torch.nn.functional.logsigmoid(beta * (chosen - rejected))

@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from components.config.algorithm_config import MetaRewardingConfig
 from components.config.rl_config import RLConfig
@@ -32,8 +33,8 @@ from components.errors import ConfigError
 from components.language.engines.engine_protocol import Generation
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
-from components.policy.rl.algorithms.algorithm import TrainingSample
 from components.policy.rl.algorithms.dpo import PreferenceLoss
+from components.policy.rl.preferences import preference_samples
 from components.policy.rl.reference import Reference
 from components.policy.rl.self_judge import (
     JudgedEpisode,
@@ -45,6 +46,7 @@ from components.policy.rl.self_judge import (
     ordered_pairs,
     read_winner,
 )
+from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import Rollout
 
 MAX_NEW_TOKENS = 96
@@ -92,11 +94,15 @@ class MetaRewarding(PreferenceLoss):
         if not pairs:
             return []
         assert self._reference is not None
-        logprobs = self._reference.logprobs([rollout for pair in pairs for rollout in pair])
-        return [
-            TrainingSample(pair, {"reference": logprobs[2 * i] + logprobs[2 * i + 1]})
-            for i, pair in enumerate(pairs)
-        ]
+        return preference_samples(pairs, self._reference)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of batches of judgements so far: it seeds the next one."""
+        return {"judged_batches": self._seed}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from `state`."""
+        self._seed = state["judged_batches"]
 
     def report(self) -> dict[str, float]:
         """Return figures of the last `training_samples`.

@@ -33,11 +33,12 @@ from torch import Tensor
 from components.config.algorithm_config import PPOConfig
 from components.config.rl_config import RLConfig
 from components.policy.policy import Policy
-from components.policy.rl.algorithms.algorithm import LossInputs, TrainingSample
+from components.policy.rl.algorithms.algorithm import LossInputs
 from components.policy.rl.algorithms.grpo import per_token
 from components.policy.rl.algorithms.policy_gradient import PolicyGradient
 from components.policy.rl.log_probabilities import score_without_gradients
 from components.policy.rl.rewards import Rewards
+from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import Rollout
 
 EPSILON = 1e-6

@@ -34,10 +34,11 @@ from components.config.algorithm_config import RFTConfig
 from components.config.rl_config import RLConfig
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
-from components.policy.rl.algorithms.algorithm import Algorithm, LossInputs, TrainingSample
+from components.policy.rl.algorithms.algorithm import Algorithm, LossInputs
 from components.policy.rl.algorithms.grpo import per_token
 from components.policy.rl.algorithms.policy_gradient import mean_weights
 from components.policy.rl.learner import Learner
+from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import Rollout
 from components.records import Task, Trajectory
 

@@ -11,23 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from components.policy.rl.group_advantages import group_advantages
 from components.policy.rollout import Rollout
-
-EPSILON = 1e-6
-
-
-def group_advantages(returns: Sequence[float], *, scale: bool) -> list[float]:
-    """Return the advantages of one group from its returns; all zero if the returns are equal.
-
-    Args:
-        scale: divide by the population's standard deviation.
-    """
-    mean = sum(returns) / len(returns)
-    centred = [value - mean for value in returns]
-    if not scale:
-        return centred
-    deviation = (sum(value * value for value in centred) / len(returns)) ** 0.5
-    return [value / (deviation + EPSILON) if deviation > 0 else 0.0 for value in centred]
 
 
 def step_advantages(

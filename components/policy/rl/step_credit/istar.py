@@ -13,7 +13,8 @@ Deviations from the paper:
 2. Before it scores, phi takes the optimiser steps of one pass over the pairs, at the policy's learning rate.
 3. Pairs are those of `preference_pairs`: each episode is in one pair at most. Log-probabilities are those at
    the sampling temperature, and phi sees what the policy saw.
-4. Without a pair in an iteration phi stays as it is; before the first pair all r are 0.
+4. Without a pair in an iteration phi stays as it is. Where all r are equal to rounding, as before the first
+   pair, nothing is added.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ import torch
 
 from components.config.rl_config import RLConfig
 from components.policy.policy import Policy
-from components.policy.rl.algorithms.algorithm import TrainingSample
-from components.policy.rl.algorithms.dpo import preference_loss, preference_pairs
 from components.policy.rl.log_probabilities import pack_by_length, score_tokens, score_without_gradients
+from components.policy.rl.preferences import preference_loss, preference_pairs
+from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import Rollout
 
 ALPHA = 1.0
 BETA = 0.05
 """The paper's values."""
-EPSILON = 1e-6
+LEAST_DEVIATION = 1e-4
+"""Deviations of r below it are rounding errors of log-probabilities, and no preferences."""
 
 
 class ImplicitRewards:
@@ -96,9 +98,11 @@ class ImplicitRewards:
         rewards = self.reply_rewards([sample.rollouts[0] for sample in samples])
         values = torch.tensor([value for row in rewards for value in row])
         mean, deviation = float(values.mean()), float(values.std(correction=0))
+        if deviation < LEAST_DEVIATION:
+            return list(samples)
         changed = []
         for sample, row in zip(samples, rewards, strict=True):
-            advantages = [ALPHA * (value - mean) / (deviation + EPSILON) for value in row]
+            advantages = [ALPHA * (value - mean) / deviation for value in row]
             lengths = sample.rollouts[0].reply_lengths
             added = [value for value, n in zip(advantages, lengths, strict=True) for _ in range(n)]
             total = [a + b for a, b in zip(sample.targets["advantage"], added, strict=True)]
