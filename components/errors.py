@@ -69,6 +69,10 @@ class EndpointError(DreamGymError):
     """A language-model endpoint has no key, refuses requests, or leaves too many questions unanswered."""
 
 
+class ClusterError(DreamGymError):
+    """A Ray cluster cannot be used, or one of its workers computes with something else than this process."""
+
+
 class TrackingError(DreamGymError):
     """MLflow, Prefect or the stage store cannot be used."""
 

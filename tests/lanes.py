@@ -14,6 +14,7 @@ from __future__ import annotations
 import pytest
 
 SERVICES = (
+    "cluster/",
     "environments/browser/",
     "evaluation/test_report_in_browser.py",
     "experience/retrieval/test_chroma_server.py",

@@ -78,6 +78,12 @@ class Config(Section):
         "servers (`vllm.servers`); auto: vllm on a GPU for models of 20 million weights or more, if it is "
         "installed, else kept-cache.",
     )
+    cluster: str = Field(
+        "",
+        description="Ray cluster on which `environment.workers`, `rl.dream.processes` and a study's seeds "
+        "run: local, auto, HOST:PORT or ray://HOST:PORT; empty: processes of this machine. The numbers are "
+        "the same.",
+    )
     stage_timeout_minutes: float = Field(
         1440.0,
         gt=0,

@@ -32,6 +32,7 @@ from components.trajectories.recording import BEHAVIOURS, collect, plan, with_re
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.dead_flow_runs import end_dead_runs_if_tracked
 from flows.run.games.endpoint_games import open_chat, play_endpoint_games
+from flows.run.live_adapter import live_adapter
 
 ROWS = 64
 """Episodes played as one batch; the number changes no result."""
@@ -136,7 +137,7 @@ def play_episodes(
     Raises:
         EnvironmentFailure: the engine fails in an episode at each of its attempts.
     """
-    adapter = make_adapter(config.environment)
+    adapter = live_adapter(config)
     data = config.data
     episodes = plan(tasks, {behaviour: getattr(data, behaviour) for behaviour in BEHAVIOURS}, data.seed)
     if not episodes:

@@ -45,6 +45,7 @@ from components.policy.rollout import Rollout, Stamp, play_whole
 from components.records import Task, Transition
 from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.store import read_tasks, read_transitions, trajectories, write_transitions
+from flows.run.live_adapter import live_adapter
 from flows.run.pipeline_run import Run
 from flows.run.run_data import encoder_input, policy_backbone
 from flows.run.run_dream import open_dream
@@ -128,7 +129,7 @@ def _play_policies(run: Run, inputs: Inputs, work: Path) -> Outcome:
     metrics = {}
     steps: list[Transition] = []
     restarts = 0
-    with closing(make_adapter(config.environment).open()) as world, decoding(config):
+    with closing(live_adapter(config).open()) as world, decoding(config):
         for name in EXAMINED_POLICIES:
             rollouts = _play_in_batches(run, name, inputs[name], world, tasks, config.environment.max_steps)
             episodes = [rollout.trajectory for rollout in rollouts]

@@ -29,6 +29,7 @@ from components.policy.rl.task_source import TaskSource
 from components.policy.rollout import Rollout, Stamp
 from components.records import Transition
 from components.trajectories.replay_log import append_once
+from flows.run.live_adapter import live_adapter
 from flows.run.pipeline_run import Run
 from flows.run.run_data import episodes_to_clone, training_episodes
 from flows.run.stage import Outcome
@@ -178,7 +179,7 @@ def finish_training(stage: str, policy: Policy, state: LoopState, work: Path) ->
 def training_adapter(config: Config) -> Adapter:
     """Return the adapter of the environment, with slow steps if a study asks for them."""
     study = config.study
-    return delay_steps(make_adapter(config.environment), study.real_step_seconds, study.real_rows)
+    return delay_steps(live_adapter(config), study.real_step_seconds, study.real_rows)
 
 
 def delay_config(run: Run) -> dict[str, float]:

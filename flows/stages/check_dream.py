@@ -11,7 +11,6 @@ from typing import Any
 
 from prefect import get_run_logger
 
-from components.environments import make_adapter
 from components.evaluation.metrics.fidelity_metrics import Metrics, check_agreement, policy_metrics
 from components.evaluation.metrics.intervals import Estimate, exact_value
 from components.evaluation.metrics.rollout_agreement import (
@@ -31,6 +30,7 @@ from components.policy.task_draws import draw_tasks
 from components.records import Task
 from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.replay_log import append_once
+from flows.run.live_adapter import live_adapter
 from flows.run.pipeline_run import Run
 from flows.run.run_data import EXPERIENCE, encoder_input, experience_input, families_config, training_tasks
 from flows.run.run_dream import open_dream
@@ -75,7 +75,7 @@ def require_agreement(run: Run, result: StageResult) -> None:
 
 def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
     config = run.config
-    adapter = make_adapter(config.environment)
+    adapter = live_adapter(config)
     settings = config.fidelity
     candidates = training_tasks(run)
     drawn_tasks = draw_tasks(candidates, settings.policy_tasks * settings.max_batches, run.round_seed)

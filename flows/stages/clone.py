@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from components.config import Config
-from components.environments import make_adapter
 from components.environments.capabilities import Adapter
 from components.evaluation.metrics.intervals import exact_value
 from components.language.threads import training
@@ -16,6 +15,7 @@ from components.policy.behaviour_cloning import clone
 from components.policy.early_experience import explore, reflections, world_examples
 from components.policy.policy import Policy
 from components.records import Trajectory
+from flows.run.live_adapter import live_adapter
 from flows.run.pipeline_run import Run
 from flows.run.run_data import episodes_to_clone, families_config, policy_backbone
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
@@ -41,7 +41,7 @@ def clone_policy(run: Run) -> Stage:
 
 def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
     config = run.config
-    adapter = make_adapter(config.environment)
+    adapter = live_adapter(config)
     demonstrations = episodes_to_clone(run, inputs["train"], config.cloning.behaviours)
     policy = Policy.load(
         inputs["backbone"],

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from components.config import Config
 from components.environments import make_adapter
 from components.evaluation.dream_watch import CHECK_INTERACTIONS, DreamWatch
 from components.evaluation.metrics.intervals import exact_value
@@ -25,7 +26,12 @@ from components.language.endpoint.json_endpoint import Endpoint
 from components.policy.policy import Policy
 from components.policy.rl.loop import Loop
 from components.policy.rl.loop_checkpoints import read_iteration_count
-from components.policy.rl.rollout_workers import DreamPlayer, LocalDreamPlayer, ProcessPoolPlayer
+from components.policy.rl.rollout_workers import (
+    DreamPlayer,
+    LocalDreamPlayer,
+    ProcessPoolPlayer,
+    WorkersPlayer,
+)
 from components.policy.rl.task_source import EvenTasks, TaskSource
 from components.policy.rollout import Rollout, Stamp
 from components.records import SYNTHETIC, Task
@@ -166,8 +172,18 @@ def _open_dreams(
         dream = open_world()
         yield LocalDreamPlayer(dream), dream.model.sharing_weights()
         return
-    with ProcessPoolPlayer(count, open_world) as dreams:
+    with _open_players(run.config, open_world) as dreams:
         yield dreams, load_experience_model(run.config, model, run.root)
+
+
+def _open_players(config: Config, open_world: Callable[[], Dream]) -> WorkersPlayer:
+    """Open the processes that rollouts are played in, on this machine or on the cluster."""
+    count = config.rl.dream.processes
+    if not config.cluster:
+        return ProcessPoolPlayer(count, open_world)
+    from components.policy.rl.ray_player import RayPlayer
+
+    return RayPlayer(count, open_world, config.cluster)
 
 
 def _open_judge(run: Run) -> AbstractContextManager[Endpoint | None]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import signal
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import torch
 
@@ -133,11 +134,8 @@ class LocalDreamPlayer(LocalPlayer):
         self.dream.remember(transitions)
 
 
-class ProcessPoolPlayer:
-    """Plays rollouts in `count` processes, each with a world from `open_world()`. Use as a context manager.
-
-    `open_world` is pickled and called in each process. All methods raise TrainingError if a process ended or
-    failed unexpectedly.
+class WorkersPlayer(ABC):
+    """Plays rollouts in several processes with a world each. Use as a context manager.
 
     Attributes:
         interactions: number of steps of all worlds so far.
@@ -145,13 +143,19 @@ class ProcessPoolPlayer:
         rejected: kind -> number of answers that the worlds rejected, if they count them.
     """
 
-    def __init__(self, count: int, open_world: Callable[[], DreamWorld]) -> None:
+    def __init__(self, count: int) -> None:
         self.interactions = 0
         self.tokens = 0
         self.rejected = Counter[str]()
-        # One pool per process, because a request must reach the process that holds the world.
-        context = multiprocessing.get_context("spawn")
-        self._pools = [ProcessPoolExecutor(1, context, _start_process, (open_world,)) for _ in range(count)]
+        self._count = count
+
+    @abstractmethod
+    def _ask(self, method: str, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call a method of the first `len(requests)` processes' `DreamHost`s, and return their answers."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop the processes. May be called twice."""
 
     def play(
         self,
@@ -165,7 +169,7 @@ class ProcessPoolPlayer:
     ) -> list[Rollout]:
         """Return one rollout per task; consecutive rows share a process, so groups mostly stay together."""
         options = {"max_steps": max_steps, "temperature": temperature, "stamp": stamp}
-        count = min(len(self._pools), len(tasks))
+        count = min(self._count, len(tasks))
         bounds = [len(tasks) * place // count for place in range(count + 1)]
         shares = [list(tasks[start:end]) for start, end in pairwise(bounds)]
         pickled_policy = pickle.dumps(policy)  # bytes, because tensors would need shared memory
@@ -174,10 +178,7 @@ class ProcessPoolPlayer:
             for place, share in enumerate(shares)
         ]
         rollouts: list[Rollout] = []
-        for answer in self._run_on_pools(
-            _play,
-            requests,
-        ):
+        for answer in self._ask("play", requests):
             share_rollouts, interactions, world_tokens, policy_tokens, rejected = pickle.loads(answer)  # noqa: S301
             rollouts += share_rollouts
             self.interactions += interactions
@@ -188,27 +189,39 @@ class ProcessPoolPlayer:
 
     def remember(self, transitions: Sequence[Transition]) -> None:
         """Add `transitions` to the buffer of every world."""
-        self._run_on_pools(_remember, [(list(transitions),)] * len(self._pools))
+        self._ask("remember", [(list(transitions),)] * self._count)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class ProcessPoolPlayer(WorkersPlayer):
+    """Plays rollouts in `count` processes of this machine, each with a world from `open_world()`.
+
+    `open_world` is pickled and called in each process. All methods raise TrainingError if a process ended or
+    failed unexpectedly.
+    """
+
+    def __init__(self, count: int, open_world: Callable[[], DreamWorld]) -> None:
+        super().__init__(count)
+        # One pool per process, because a request must reach the process that holds the world.
+        context = multiprocessing.get_context("spawn")
+        self._pools = [ProcessPoolExecutor(1, context, _start_process, (open_world,)) for _ in range(count)]
 
     def close(self) -> None:
         """Stop the processes. May be called twice."""
         for pool in self._pools:
             pool.shutdown(cancel_futures=True)
 
-    def __enter__(self) -> ProcessPoolPlayer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _run_on_pools(self, function: Callable[..., Any], requests: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Call `function` with one request per process, in order, and return the answers.
-
-        All processes have answered before an error is raised.
-        """
+    def _ask(self, method: str, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call a method of one host per process, in order. All have answered before an error is raised."""
         try:
             pending = [
-                pool.submit(function, *request) for pool, request in zip(self._pools, requests, strict=False)
+                pool.submit(_call_host, method, request)
+                for pool, request in zip(self._pools, requests, strict=False)
             ]
             wait(pending)
             return [future.result() for future in pending]
@@ -227,55 +240,64 @@ class ProcessPoolPlayer:
             ) from error
 
 
-_open_world: Callable[[], DreamWorld]
-_world: DreamWorld | None = None
+class DreamHost:
+    """A worker's dream. It is opened by the first request, which so reports an error of `open_world`."""
+
+    def __init__(self, open_world: Callable[[], DreamWorld]) -> None:
+        self._open_world = open_world
+        self._world: DreamWorld | None = None
+
+    @property
+    def world(self) -> DreamWorld:
+        """The dream."""
+        self._world = self._world or self._open_world()
+        return self._world
+
+    def remember(self, transitions: Sequence[Transition]) -> None:
+        """Add `transitions` to the dream's buffer."""
+        self.world.remember(transitions)
+
+    def play(self, pickled_policy: bytes, tasks: list[Task], options: dict[str, Any]) -> bytes:
+        """Return, pickled: rollouts, and their numbers of world steps, world tokens, policy tokens and
+        rejected answers.
+        """
+        world = self.world
+        policy = pickle.loads(pickled_policy)  # noqa: S301
+        interactions_before = world.interactions
+        world_tokens_before = world.tokens
+        policy_tokens_before = policy.tokens
+        rejected_before = _count_rejected(world)
+        world.seed = options["seed"]
+        rollouts = play(policy, world, tasks, **options)
+        rejected = {
+            name: count - rejected_before.get(name, 0) for name, count in _count_rejected(world).items()
+        }
+        return pickle.dumps(
+            (
+                rollouts,
+                world.interactions - interactions_before,
+                world.tokens - world_tokens_before,
+                policy.tokens - policy_tokens_before,
+                rejected,
+            )
+        )
+
+
+_host: DreamHost
 
 
 def _start_process(open_world: Callable[[], DreamWorld]) -> None:
-    """Prepare a process. Only the parent handles Ctrl-C.
-
-    The world is opened by the first request, so that the request reports an error of `open_world`.
-    """
-    global _open_world
+    """Prepare a process. Only the parent handles Ctrl-C."""
+    global _host
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    _open_world = open_world
+    _host = DreamHost(open_world)
 
 
-def _get_world() -> DreamWorld:
-    global _world
-    _world = _world or _open_world()
-    return _world
-
-
-def _remember(transitions: Sequence[Transition]) -> None:
-    _get_world().remember(transitions)
-
-
-def _play(pickled_policy: bytes, tasks: list[Task], options: dict[str, Any]) -> bytes:
-    """Return, pickled: rollouts, and their numbers of world steps, world tokens, policy tokens and rejected
-    answers.
-    """
-    world = _get_world()
-    policy = pickle.loads(pickled_policy)  # noqa: S301
-    interactions_before = world.interactions
-    world_tokens_before = world.tokens
-    policy_tokens_before = policy.tokens
-    rejected_before = _count_rejected(world)
-    world.seed = options["seed"]
-    rollouts = play(policy, world, tasks, **options)
-    rejected = {name: count - rejected_before.get(name, 0) for name, count in _count_rejected(world).items()}
-    return pickle.dumps(
-        (
-            rollouts,
-            world.interactions - interactions_before,
-            world.tokens - world_tokens_before,
-            policy.tokens - policy_tokens_before,
-            rejected,
-        )
-    )
+def _call_host(method: str, arguments: tuple[Any, ...]) -> Any:
+    return getattr(_host, method)(*arguments)
 
 
 def _count_rejected(world: DreamWorld) -> dict[str, int]:

@@ -21,7 +21,7 @@ from components.trajectories.dvc.snapshots import part_hash
 from components.trajectories.store import DataLayout
 
 Origin = dict[str, Any]
-UNUSED_KEYS = ("threads", "tracking", "promotion", "stage_timeout_minutes")
+UNUSED_KEYS = ("threads", "cluster", "tracking", "promotion", "stage_timeout_minutes")
 """Config keys that change no number of a cell; `threads` only changes the last digit."""
 MAX_LISTED_DIFFERENCES = 5
 

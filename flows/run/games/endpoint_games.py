@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from components.config import Config
-from components.environments import make_adapter
 from components.environments.protocol import concurrent_rows
 from components.environments.retry import play_whole
 from components.errors import ConfigError
@@ -14,6 +13,7 @@ from components.language.endpoint.chat_completions import Chat
 from components.policy.endpoint_player import EndpointEpisode, play_with_endpoint
 from components.records import Task
 from flows.run.games.policy_games import ROWS
+from flows.run.live_adapter import live_adapter
 from flows.run.system_turns import policy_system
 
 ENDPOINT = "endpoint"
@@ -51,7 +51,7 @@ def play_endpoint_games(
         EnvironmentFailure: an episode broke in each of several tries (`retry.TRIES`).
     """
     system = policy_system(config)
-    with closing(make_adapter(config.environment).open()) as world:
+    with closing(live_adapter(config).open()) as world:
         rows = concurrent_rows(world, ROWS)
 
         def play(places: list[int], _: int) -> tuple[dict[int, EndpointEpisode], dict[int, str]]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from components.config import EvaluationConfig
-from components.environments import make_adapter
 from components.errors import DataError
 from components.evaluation.metrics.intervals import Estimate, proportion
 from components.language.threads import decoding
@@ -16,6 +15,7 @@ from components.policy.policy import Policy
 from components.policy.rollout import play_whole
 from components.records import Task
 from components.trajectories.store import read_tasks
+from flows.run.live_adapter import live_adapter
 from flows.run.pipeline_run import Run
 from flows.run.system_turns import policy_system
 
@@ -104,7 +104,7 @@ def play_games(
     length = max_new_tokens or config.rl.dream.max_new_tokens
     won: dict[str, dict[str, bool]] = {name: {} for name in policies}
     restarts = 0
-    with closing(make_adapter(config.environment).open()) as world, decoding(config):
+    with closing(live_adapter(config).open()) as world, decoding(config):
         for name, directory in policies.items():
             policy = Policy.load(
                 directory, max_new_tokens=length, compute=run.compute, system=policy_system(config)

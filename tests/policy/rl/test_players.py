@@ -7,63 +7,20 @@ import os
 import signal
 
 import pytest
-from builders import VOCABULARY, make_model, make_task, make_transition
+from builders import make_task, make_transition
+from policy_worlds import CountingDream, policy, texts
 
-from components.environments.protocol import Step
 from components.errors import TrainingError
-from components.policy.policy import Policy
 from components.policy.rl.rollout_workers import LocalDreamPlayer, ProcessPoolPlayer
 
 TASKS = [make_task(n, instruction=f"put a mug in desk {n}") for n in range(5)]
 OPTIONS = {"max_steps": 2, "temperature": 1.0, "seed": 3}
 
 
-class Counting:
-    """A world whose states tell its number of transitions; a task with instruction `fail` raises."""
-
-    def __init__(self):
-        self.seed = 0
-        self.interactions = 0
-        self.tokens = 0
-        self.transition_count = 0
-
-    def reset(self, tasks):
-        if any(task.instruction == "fail" for task in tasks):
-            raise RuntimeError("the world is gone")
-        return [task.initial_state for task in tasks]
-
-    def step(self, actions):
-        self.interactions += sum(action is not None for action in actions)
-        self.tokens += 10
-        return [
-            None
-            if action is None
-            else Step(f"I know {self.transition_count} things, seed {self.seed}.", 0.0, False)
-            for action in actions
-        ]
-
-    def remember(self, transitions):
-        self.transition_count += len(transitions)
-
-    def close(self):
-        pass
-
-
 @pytest.fixture(scope="module")
 def processes():
-    with ProcessPoolPlayer(2, Counting) as players:
+    with ProcessPoolPlayer(2, CountingDream) as players:
         yield players
-
-
-def policy():
-    return Policy(make_model(), VOCABULARY, max_new_tokens=4)
-
-
-def texts(rollouts):
-    return [
-        [(step.episode_id, step.action, step.next_state) for step in rollout.trajectory.steps]
-        for rollout in rollouts
-    ]
 
 
 def test_rollouts_are_in_order_and_reproducible(processes):
@@ -82,8 +39,8 @@ def test_rollouts_are_in_order_and_reproducible(processes):
 
 
 def test_one_dream_in_this_process_plays_what_one_process_plays():
-    local = LocalDreamPlayer(Counting())
-    with ProcessPoolPlayer(1, Counting) as pool:
+    local = LocalDreamPlayer(CountingDream())
+    with ProcessPoolPlayer(1, CountingDream) as pool:
         for player in (local, pool):
             player.remember([make_transition()])
         first, second = (player.play(policy(), TASKS, **OPTIONS) for player in (local, pool))
@@ -111,7 +68,7 @@ def test_an_exception_in_a_worker_is_reported_and_the_workers_remain_usable(proc
 
 
 def test_a_killed_worker_is_an_error_with_the_next_step():
-    with ProcessPoolPlayer(1, Counting) as players:
+    with ProcessPoolPlayer(1, CountingDream) as players:
         players.play(policy(), TASKS[:1], **OPTIONS)
         os.kill(next(iter(players._pools[0]._processes)), signal.SIGKILL)
         with pytest.raises(TrainingError, match="same command again"):
