@@ -12,6 +12,7 @@ crashes is listed in the table, and the others run on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from prefect import flow, get_run_logger, task
@@ -29,6 +30,7 @@ from components.tracking.runs import checked_metrics
 from components.trajectories.store import DataLayout, read_tasks
 from flows.jobs.studies.cell_origin import Origin, origin_of
 from flows.jobs.studies.method_config import method_config
+from flows.jobs.studies.seeds_on_cluster import run_on_cluster
 from flows.jobs.studies.study_cells import cell_file, cell_of_run, read_cell, write_cell
 from flows.jobs.studies.study_methods import BASE, METHODS, Method, bases_against
 from flows.run.pipeline_run import Run
@@ -62,23 +64,43 @@ def study(
         directory: of the cells' files; finished cells are read from it.
         finished: only read finished cells, run no other.
     """
-    log = get_run_logger()
     root = root.resolve()
     train_tasks = read_tasks(DataLayout.of(root, config.environment.name).tasks("train"))
     families = sorted({task.family for task in train_tasks})
+    # Every cell's config is made before the first cell runs, so an impossible one is refused at once.
     configs = {
-        (name, seed): method_config(config, name, seed, families) for seed in seeds for name in methods
+        seed: {name: method_config(config, name, seed, families) for name in methods} for seed in seeds
     }
-    cells: dict[str, list[Cell]] = {name: [] for name in methods}
-    for number, ((name, seed), cell_config) in enumerate(configs.items(), start=1):
-        origin = origin_of(cell_config, root)
-        cell = read_cell(directory, name, seed, origin)
-        state = ", already there" if cell else ", not made yet" if finished else ""
-        log.info("cell %d of %d: %s, seed %d%s", number, len(configs), name, seed, state)
-        if cell or not finished:
-            cells[name].append(cell or _new_cell(cell_config, root, name, origin, directory))
+    of_seed = partial(cells_of_seed, root=root, directory=directory, finished=finished)
+    if config.cluster and not finished:
+        by_seed = run_on_cluster(config.cluster, of_seed, configs)
+    else:
+        by_seed = {seed: of_seed(seed, own) for seed, own in configs.items()}
+    cells = {name: [own[name] for own in by_seed.values() if name in own] for name in methods}
     require_distinct_policies(cells)
     return {name: method_cells for name, method_cells in cells.items() if method_cells}
+
+
+def cells_of_seed(
+    seed: int, configs: Mapping[str, Config], *, root: Path, directory: Path, finished: bool = False
+) -> dict[str, Cell]:
+    """Return method -> cell of one seed, one after another, since the cells of a seed share stages.
+
+    Args:
+        configs: method -> config of its cell.
+        directory: see `study`.
+        finished: see `study`.
+    """
+    log = get_run_logger()
+    cells: dict[str, Cell] = {}
+    for number, (name, config) in enumerate(configs.items(), start=1):
+        origin = origin_of(config, root)
+        cell = read_cell(directory, name, seed, origin)
+        state = ", already there" if cell else ", not made yet" if finished else ""
+        log.info("seed %d, cell %d of %d: %s%s", seed, number, len(configs), name, state)
+        if cell or not finished:
+            cells[name] = cell or _new_cell(config, root, name, origin, directory)
+    return cells
 
 
 def _new_cell(config: Config, root: Path, name: str, origin: Origin, directory: Path) -> Cell:
