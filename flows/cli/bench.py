@@ -33,7 +33,7 @@ verbs = typer.Typer()
 Benchmark = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="Benchmark to run: `dream`, `train`, `profile`, `overhead` or `gpu`."
+        metavar="NAME", help="Benchmark to run: `dream`, `train`, `profile`, `overhead`, `gpu` or `cluster`."
     ),
 ]
 Model = Annotated[
@@ -44,7 +44,7 @@ Policy = Annotated[
     Path | None,
     typer.Option(help="`train`, `profile`: directory of the policy. Default: the newest clone's."),
 ]
-Episodes = Annotated[int, typer.Option(min=1, help="`dream`: recorded episodes, dreamed as one batch.")]
+Episodes = Annotated[int, typer.Option(min=1, help="`dream`, `cluster`: episodes of a batch.")]
 Tasks = Annotated[
     int, typer.Option(min=1, help="`train`, `profile`: tasks, each played by one group of rollouts.")
 ]
@@ -102,6 +102,9 @@ def bench(
     `gpu`: fine-tuning and RL updates against TRL's trainers, and rollouts with vLLM, at 135 million and 1.5
     billion weights: all figures of a GPU in at most 8 minutes.
 
+    `cluster`: the real environment on a Ray cluster (`cluster`, or one of this machine) against processes of
+    this machine, with one and with `environment.workers` workers.
+
     `overhead`: the share of the newest complete run's wall time outside its stages; it runs nothing.
 
     Examples:
@@ -143,6 +146,15 @@ def _run_benchmark(
         run, figures = bench_overhead(workspace)
         print_overhead(page, run, figures)
         return figures
+    if name == "cluster":
+        from flows.jobs.bench.cluster_speed import bench_cluster, print_cluster
+
+        ensure_data(workspace, settings, print_status, backbone=False, versioned=False)
+        rates = bench_cluster(
+            settings, workspace, episodes=options.episodes, rounds=options.rounds, report=print_status
+        )
+        print_cluster(page, rates, settings.evaluation.confidence)
+        return rates
     environment = settings.environment.name
     find = find_clone if name == "train" else find_model
     directory = find(workspace, options.policy if name == "train" else options.model, environment)

@@ -1,4 +1,4 @@
-"""The seeds of a study on a Ray cluster of this machine: the cells of one process, also if a worker is lost."""
+"""A study's seeds on a Ray cluster of this machine have the cells of one process, also if one is lost."""
 
 import json
 import os
