@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from components.environments import retry
 from components.environments.protocol import (
     NO_ACTION,
     Environment,
@@ -45,6 +45,7 @@ class Rollout:
         truncated_replies: number of replies that ended at the policy's `max_new_tokens`.
         overlong: whether the episode ended because the policy's longest sequence was full: a failure.
         tries: number of times that the episode was started; infrastructure ended all but the last.
+        turn_seconds: of each step; episodes that step together have the same.
     """
 
     trajectory: Trajectory
@@ -58,6 +59,7 @@ class Rollout:
     truncated_replies: int = 0
     overlong: bool = False
     tries: int = 1
+    turn_seconds: list[float] = field(default_factory=list, compare=False)
 
     @property
     def broken(self) -> bool:
@@ -159,53 +161,6 @@ def _play_separately(
         world.rejoin(parts)
 
 
-def play_whole(
-    policy: Policy,
-    world: Environment,
-    tasks: Sequence[Task],
-    *,
-    max_steps: int,
-    temperature: float,
-    seed: int,
-    stamp: Stamp = Stamp(),
-) -> list[Rollout]:
-    """Return rollouts as `play` does, and play episodes again that infrastructure ended.
-
-    For measurements: such an episode says nothing about the policy. The try's number is added to `seed`.
-
-    Raises:
-        EnvironmentFailure: an episode broke in each of several tries (`retry.TRIES`).
-    """
-
-    def play_tasks(places: list[int], attempt: int) -> tuple[dict[int, Rollout], dict[int, str]]:
-        pending_tasks = [tasks[place] for place in places]
-        rollouts = play(
-            policy,
-            world,
-            pending_tasks,
-            max_steps=max_steps,
-            temperature=temperature,
-            seed=seed + attempt,
-            stamp=stamp,
-        )
-        by_place = {
-            place: replace(rollout, tries=attempt + 1)
-            for place, rollout in zip(places, rollouts, strict=True)
-        }
-        failures = {place: rollout.failure for place, rollout in by_place.items() if rollout.broken}
-        return {place: rollout for place, rollout in by_place.items() if place not in failures}, failures
-
-    names = {place: task.id for place, task in enumerate(tasks)}
-    return list(
-        retry.play_whole(
-            names,
-            play_tasks,
-            "episodes",
-            "An episode that was not played is neither a success nor a failure.",
-        ).values()
-    )
-
-
 def _play_batch(
     policy: Policy,
     session: Session,
@@ -229,14 +184,17 @@ def _play_batch(
     episodes, turns = {row: row for row in prompts}, dict.fromkeys(prompts, 0)
     waiting = deque(range(len(prompts), len(tasks)))
     while prompts:
+        started = time.perf_counter()
         playing = {row: rollouts[episodes[row]] for row in prompts}
         generations = _generate_replies(policy, session, playing, prompts, temperature)
         actions = {row: _read_action(policy, playing[row], reply) for row, reply in generations.items()}
         answers = world.step([actions.get(row) for row in range(len(episodes))])
+        seconds = time.perf_counter() - started
         prompts = {}
         for row, action in actions.items():
             answer, rollout, task = answers[row], playing[row], tasks[episodes[row]]
             assert answer is not None
+            rollout.turn_seconds.append(seconds)
             turns[row] += 1
             is_over = _record_step(rollout, episode_ids[episodes[row]], action, answer, stamp)
             end = text.close(generations[row].tokens)

@@ -15,7 +15,18 @@ import typer
 
 from components.child_processes import end_with_parent
 from components.errors import ConfigError
-from flows.cli import bench, champion, comparisons, evaluation, operate, prepare, setup, storage, worlds
+from flows.cli import (
+    bench,
+    champion,
+    comparisons,
+    evaluation,
+    operate,
+    prepare,
+    scaling,
+    setup,
+    storage,
+    worlds,
+)
 from flows.cli import data as data_versions
 from flows.cli.command import (
     ConfigFile,
@@ -223,6 +234,7 @@ for _commands in (
     bench,
     champion,
     operate,
+    scaling,
     storage,
     worlds,
     data_versions,

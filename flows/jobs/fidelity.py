@@ -41,7 +41,8 @@ from components.experience.step_judgements import judge_predictions
 from components.language.endpoint.json_endpoint import Endpoint
 from components.language.threads import decoding
 from components.policy.policy import Policy
-from components.policy.rollout import Rollout, Stamp, play_whole
+from components.policy.rollout import Rollout, Stamp
+from components.policy.whole_episodes import play_whole
 from components.records import Task, Transition
 from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.store import read_tasks, read_transitions, trajectories, write_transitions

@@ -25,8 +25,9 @@ from components.experience.replay_record import replay_record
 from components.experience.step_judgements import judge_predictions
 from components.language.threads import decoding
 from components.policy.policy import Policy
-from components.policy.rollout import Rollout, play, play_whole
+from components.policy.rollout import Rollout, play
 from components.policy.task_draws import draw_tasks
+from components.policy.whole_episodes import play_whole
 from components.records import Task
 from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.replay_log import append_once

@@ -19,8 +19,9 @@ from components.language.training.token_scores import token_logprobs
 from components.policy import rollout as rollout_module
 from components.policy.behaviour_cloning import clone
 from components.policy.policy import Policy
-from components.policy.rollout import Stamp, play, play_whole
+from components.policy.rollout import Stamp, play
 from components.policy.task_draws import draw_tasks, repeat_tasks
+from components.policy.whole_episodes import play_whole
 from components.records import SYNTHETIC
 
 STAMP = Stamp(SYNTHETIC, "v3", "run-1", "dream")

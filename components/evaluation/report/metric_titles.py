@@ -183,6 +183,8 @@ TERMS = {
     "demonstrations": ("demonstrations", "expert episodes that the policy was trained to imitate"),
     "seconds": ("seconds", "wall time"),
     "steps_per_second": ("steps per second", "speed of the whole stage"),
+    "turn_seconds": ("seconds a turn", "time of a turn of all episodes, whatever their number"),
+    "row_seconds": ("seconds a row", "time that each episode adds to a turn"),
     "tokens_per_second": ("tokens per second", "tokens trained on, by the wall time of the training"),
     "staleness": (
         "staleness",

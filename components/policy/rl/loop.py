@@ -43,7 +43,7 @@ from components.policy.rl.task_source import TaskSource, returns_by_task
 from components.policy.rl.training_checks import check_collapse, check_learning_signal
 from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import Rollout, Stamp
-from components.policy.rollout_figures import rollout_figures
+from components.policy.rollout_figures import rollout_figures, rollout_times
 from components.records import Task
 
 UPDATE_FIGURES = ("loss", "logprob_gap", "policy_entropy", "gradient_norm")
@@ -208,7 +208,7 @@ class Loop:
         groups = self._training_groups(rollouts)
         figures = rollout_figures(rollouts, self._compared_groups(groups), interactions=played.interactions)
         figures |= further_figures
-        figures["steps_per_second"] = figures["interactions"] / played.seconds
+        figures |= rollout_times(rollouts, figures["interactions"], played.seconds)
         figures |= self.tasks.report(returns_by_task(groups), number)
         samples = self.algorithm.training_samples(groups, self.policy)
         figures |= self.algorithm.report()

@@ -12,7 +12,7 @@ from components.errors import DataError
 from components.evaluation.metrics.intervals import Estimate, proportion
 from components.language.threads import decoding
 from components.policy.policy import Policy
-from components.policy.rollout import play_whole
+from components.policy.whole_episodes import play_whole
 from components.records import Task
 from components.trajectories.store import read_tasks
 from flows.run.live_adapter import live_adapter
