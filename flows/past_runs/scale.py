@@ -141,7 +141,7 @@ def print_scale(page: Output, times: LoopTimes, found: dict[tuple[int, Schedule]
     )
     page.text(
         f"Fitted to a run with {times.workers} worker(s): {1000 * times.turn:.1f} ms a turn, "
-        f"{1000 * times.row:.1f} ms more for each episode in it, {times.update:.1f} s an update. The rollouts "
-        f"that follow from them differ by {times.error:.0%} from the measured ones. All of this is arithmetic "
-        "on the times of one machine."
+        f"{1000 * times.row:.1f} ms more for each episode in it, {times.update:.1f} s an update. Rollouts "
+        f"of these times differ by {times.error:.0%} from the measured ones. All of this is arithmetic on "
+        "the times of one machine."
     )

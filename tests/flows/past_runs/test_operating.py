@@ -236,3 +236,30 @@ def test_fidelity_examines_the_champions_model_unless_another_is_meant(clone, fi
     clone_of = next((clone / ".dreamgym" / "stages").glob("clone-*")) / "policy"
     with pytest.raises(DataError, match="is not the output of a finished experience model"):
         choose_stage(load_config(None, []), clone, str(clone_of))
+
+
+def test_scale_simulates_from_the_times_of_the_run(dreamgym, tmp_path, first):
+    file = tmp_path / "scale.json"
+    code, said = dreamgym("scale", "latest", "--devices", "1,4", "--json", file)
+    assert code == 0, said
+    found = json.loads(file.read_text())
+    assert found["fitted"]["workers"] == 1 and found["fitted"]["row"] > 0
+    assert {(row["workers"], row["schedule"]) for row in found["simulated"]} == {
+        (count, schedule) for count in (1, 4) for schedule in ("lockstep", "overlapped", "asynchronous")
+    }
+    assert "arithmetic on the times of one machine" in " ".join(said.split())
+
+
+@pytest.mark.parametrize("devices", ["0", "two", ",", "-1"])
+def test_scale_refuses_what_is_no_number_of_workers(dreamgym, devices):
+    code, said = dreamgym("scale", "latest", f"--devices={devices}")
+    assert code == 2 and "Expected positive whole numbers" in said
+
+
+def test_scale_needs_the_times_of_rl_in_the_dream(dreamgym, clone, second):
+    manifest = clone / "runs" / second / "manifest.json"
+    values = json.loads(manifest.read_text())
+    values["stages"] = [stage for stage in values["stages"] if stage["name"] != "synthetic_rl"]
+    manifest.write_text(json.dumps(values))
+    code, said = dreamgym("scale", second)
+    assert code == 1 and "no finished stage synthetic_rl" in said
