@@ -46,7 +46,7 @@ def connect(address: str, workers: int) -> None:
                 f"No Ray cluster answers at {address!r}: {_first_line(error)}",
                 "Expected `local`, `auto`, HOST:PORT or ray://HOST:PORT.",
                 "Start one: `ray start --head` here, and `ray start --address HOST:6379` on each other "
-                "machine; or set cluster=local.",
+                "machine, with the same RAY_AUTH_MODE and RAY_AUTH_TOKEN; or set cluster=local.",
             ) from error
     cores = int(ray.cluster_resources().get("CPU", 0))
     if cores < workers:

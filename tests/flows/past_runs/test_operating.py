@@ -243,7 +243,7 @@ def test_scale_simulates_from_the_times_of_the_run(dreamgym, tmp_path, first):
     code, said = dreamgym("scale", "latest", "--devices", "1,4", "--json", file)
     assert code == 0, said
     found = json.loads(file.read_text())
-    assert found["fitted"]["workers"] == 1 and found["fitted"]["row"] > 0
+    assert found["fitted"]["workers"] == 1 and found["fitted"]["turn"] + found["fitted"]["row"] > 0
     assert {(row["workers"], row["schedule"]) for row in found["simulated"]} == {
         (count, schedule) for count in (1, 4) for schedule in ("lockstep", "overlapped", "asynchronous")
     }
