@@ -111,20 +111,31 @@ class Dream:
         self._episodes = {}
         self._batch = self.model.empty_batch(rows, seed=self.seed)
 
-    def begin_episode(self, row: int, task: Task, seed: int) -> str:
+    def begin_episode(self, row: int, task: Task, seed: int, history: Sequence[tuple[str, str]] = ()) -> str:
         """Begin an episode in `row`, in place of the row's last one, while other episodes go on.
 
         `seed` decides its premise. What is sampled later (further tries, undetermined states) comes from the
         one random stream of the batch.
 
+        Args:
+            history: actions and next states of an episode in progress, which this one goes on with.
+
         Returns:
-            The initial state.
+            The current state: the initial one, or the last of `history`.
+
+        Raises:
+            DataError: `history` is longer than the model can read.
         """
         assert self._batch is not None, "open_rows or reset comes first"
         (premise,) = self._sample_premises([task], seed)
-        self._episodes[row] = Trajectory(task, premise=premise)
+        episode = Trajectory(task, premise=premise)
         self._batch.begin_episode(row, task, premise)
-        return task.initial_state
+        for number, (action, state) in enumerate(history):
+            step = Transition(task.id, "", number, episode.states[-1], action, state, 0.0, False)
+            episode = episode.with_step(step)
+            self._batch.advance({row: (action, state)})
+        self._episodes[row] = episode
+        return episode.states[-1]
 
     def end_episode(self, row: int) -> None:
         """Forget the episode of `row`: it takes no more memory and time."""

@@ -70,22 +70,30 @@ class DreamSession(Environment[DreamAction, DreamObservation, State]):
     ) -> DreamObservation:
         """Begin an episode of the task that `ResetRequest` names, or of one that `seed` draws.
 
-        The same seed gives the same task and premise.
+        The same seed gives the same task and premise. With `history` the episode goes on after its steps.
 
         Raises:
-            ConfigError: the request is not valid; the current episode goes on.
+            ConfigError: the request is not valid, or its history too long; the current episode goes on.
         """
         request = ResetRequest.read({"seed": seed, "episode_id": episode_id, **options})
         self._require_open()
+        if len(request.history) >= self._limits.steps:
+            raise ConfigError(
+                f"A history of {len(request.history)} steps.",
+                f"Expected fewer than {self._limits.steps}, the length of an episode.",
+            )
+        for action, _ in request.history:
+            self._require_valid(action)
         rng = self._rng if request.seed is None else random.Random(request.seed)
         task = self._catalogue.choose(request, rng)
         if self._row is None:
             self._row = self._dream.acquire_row()
         self._task = None
         self._is_over = False
-        state = self._dream.begin(self._row, task, rng.getrandbits(31))
+        state = self._dream.begin(self._row, task, rng.getrandbits(31), request.history)
         self._task = task
-        self._state = State(episode_id=request.episode_id or str(uuid4()), step_count=0)
+        steps = len(request.history)
+        self._state = State(episode_id=request.episode_id or str(uuid4()), step_count=steps)
         return self._observation(task, state, None, False, {"max_steps": self._limits.steps})
 
     def step(self, action: DreamAction, timeout_s: float | None = None, **kwargs: Any) -> DreamObservation:
@@ -158,7 +166,9 @@ class DreamSession(Environment[DreamAction, DreamObservation, State]):
     def get_metadata(self) -> EnvironmentMetadata:
         """The server's name and description."""
         return EnvironmentMetadata(
-            name="dream", description="A learned, retrieval-grounded dream of an environment."
+            name="dream",
+            description="A learned, retrieval-grounded dream of an environment.",
+            version=self._dream.version,
         )
 
     def list_splits(self) -> list[str]:

@@ -29,8 +29,8 @@ from components.serving.task_choice import Catalogue
 GRACE_SECONDS = 10
 MESSAGE_BYTES_PER_CHAR = 12
 """Most bytes of a character escaped as JSON (a surrogate pair)."""
-MIN_MESSAGE_CHARS = 2000
-"""Room for the texts of a `reset`; the rest of a message takes some hundred bytes."""
+HISTORY_BYTES = 4_000_000
+"""Room for the history of a `reset`; its other texts and the rest of a message take some kilobytes."""
 _NEXT_STEPS = {
     errno.EADDRINUSE: "Stop what listens there, or name another port: dreamgym serve --port {other}",
     errno.EACCES: "Name a port above 1023: dreamgym serve --port {other}",
@@ -62,12 +62,12 @@ def application(dream: SharedDream, catalogue: Catalogue, limits: Limits, settin
 def uvicorn_config(app: App, limits: Limits, idle_seconds: float) -> uvicorn.Config:
     """uvicorn's configuration for `app`.
 
-    No message is much larger than the longest action. A busy client may answer a ping as late as it may be
-    idle.
+    No message is much larger than a history and the longest action. A busy client may answer a ping as late
+    as it may be idle.
     """
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
-        ws_max_size=1024 + MESSAGE_BYTES_PER_CHAR * max(MIN_MESSAGE_CHARS, limits.chars),
+        ws_max_size=HISTORY_BYTES + MESSAGE_BYTES_PER_CHAR * limits.chars,
         ws_per_message_deflate=False,
         ws_ping_timeout=idle_seconds,
         timeout_graceful_shutdown=GRACE_SECONDS,
@@ -113,14 +113,18 @@ def serve(
         ConfigError: the address cannot be used.
     """
     try:
-        listening = listen(settings.host, settings.port)
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        address = f"http://{host}:{listening.getsockname()[1]}"
-        app = application(dream, catalogue, limits, settings)
-        config = uvicorn_config(app, limits, settings.idle_seconds)
-        _run(_AnnouncingServer(config, partial(on_ready, address)), listening)
+        serve_app(application(dream, catalogue, limits, settings), limits, settings, on_ready)
     finally:
         dream.close()
+
+
+def serve_app(app: App, limits: Limits, settings: ServerSettings, on_ready: Callable[[str], None]) -> None:
+    """Serve an application until SIGTERM or Ctrl-C; see `serve`."""
+    listening = listen(settings.host, settings.port)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = f"http://{host}:{listening.getsockname()[1]}"
+    config = uvicorn_config(app, limits, settings.idle_seconds)
+    _run(_AnnouncingServer(config, partial(on_ready, address)), listening)
 
 
 class _AnnouncingServer(uvicorn.Server):

@@ -27,6 +27,8 @@ GATHER_SECONDS = 0.002
 LEAVING_SECONDS = 10.0
 """Time that a session waits for a row: OpenEnv admits the next session before it closes the leaving one."""
 SEEDS = 2**31
+CLOSING = "The dream is closed: its server is shutting down."
+"""What a request is told that comes during the end of a server."""
 
 
 @dataclass
@@ -36,6 +38,7 @@ class _BeginRequest:
     row: int
     task: Task
     seed: int
+    history: Sequence[tuple[str, str]] = ()
     answer: Future[str] = field(default_factory=Future)
 
 
@@ -72,14 +75,17 @@ class SharedDream:
         around: Callable[[], AbstractContextManager[None]] = nullcontext,
         gather_seconds: float = GATHER_SECONDS,
         leaving_seconds: float = LEAVING_SECONDS,
+        version: str = "",
     ) -> None:
         """Start the thread.
 
         Args:
             rows: most sessions with an episode at the same time.
+            version: of model and data, which tells two servers' dreams apart.
             around: a context that the thread works in, for settings of torch that belong to a thread.
         """
         self.rows = rows
+        self.version = version
         self.batches = 0
         self.steps = 0
         self._dream = dream
@@ -117,9 +123,13 @@ class SharedDream:
             self._free_rows.append(row)
             self._lock.notify()
 
-    def begin(self, row: int, task: Task, seed: int) -> str:
-        """Begin an episode in `row`; waits for its initial state."""
-        request = _BeginRequest(row, task, seed % SEEDS)
+    def begin(self, row: int, task: Task, seed: int, history: Sequence[tuple[str, str]] = ()) -> str:
+        """Begin an episode in `row`, after the steps of `history`; waits for its current state.
+
+        Raises:
+            DataError: `history` is longer than the model can read.
+        """
+        request = _BeginRequest(row, task, seed % SEEDS, history)
         self._submit(request)
         return request.answer.result()
 
@@ -153,9 +163,7 @@ class SharedDream:
 
     def _require_open(self) -> None:
         if self._is_closed:
-            raise ExperienceModelError(
-                "The dream is closed: its server is shutting down.", next_step="Connect again later."
-            )
+            raise ExperienceModelError(CLOSING, next_step="Connect again later.")
 
     def _answer_until_closed(self) -> None:
         """Answer batches until `close`."""
@@ -205,7 +213,8 @@ class SharedDream:
 
     def _begin(self, request: _BeginRequest) -> None:
         try:
-            request.answer.set_result(self._dream.begin_episode(request.row, request.task, request.seed))
+            state = self._dream.begin_episode(request.row, request.task, request.seed, request.history)
+            request.answer.set_result(state)
         except Exception as error:  # raised in the session's thread; the other episodes go on
             request.answer.set_exception(error)
 

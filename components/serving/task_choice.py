@@ -30,6 +30,11 @@ class ResetRequest(BaseModel):
     task_id: str = Field("", max_length=500, description="The id of a task.")
     index: int | None = Field(None, description="The number of a task in the split, from 0.")
     split: str = Field("", max_length=100, description="The served split; any other is refused.")
+    history: list[tuple[str, str]] = Field(
+        default_factory=list,
+        max_length=10_000,
+        description="Actions and next states of an episode in progress: this one goes on after them.",
+    )
     instruction: str = Field(
         "",
         max_length=1000,
@@ -43,9 +48,11 @@ class ResetRequest(BaseModel):
         Raises:
             ConfigError: names each key that is unknown or has an invalid value.
         """
-        unstorable = [
-            name for name, value in values.items() if isinstance(value, str) and not is_storable(value)
-        ]
+        texts = {name: [value] for name, value in values.items() if isinstance(value, str)}
+        if isinstance(values.get("history"), list):
+            steps = [step for step in values["history"] if isinstance(step, list | tuple)]
+            texts["history"] = [text for step in steps for text in step if isinstance(text, str)]
+        unstorable = [name for name, found in texts.items() if not all(map(is_storable, found))]
         if unstorable:
             raise ConfigError(
                 f"This reset is refused: {', '.join(unstorable)} with half of a surrogate pair.",

@@ -107,6 +107,13 @@ def serve(
     idle_seconds: IdleSeconds = 600.0,
     max_chars: Annotated[int, typer.Option(min=1, max=100_000, help="Longest action, in characters.")] = 500,
     model: Model = None,
+    replicas: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESSES",
+            help="Serve no dream of its own, but these servers of one dream, as http://HOST:PORT,...",
+        ),
+    ] = "",
     config: ConfigFile = None,
     root: Root = None,
     debug: Debug = False,
@@ -116,28 +123,36 @@ def serve(
     With a token, clients send the header `Authorization: Bearer TOKEN`. The token is the value of
     DREAMGYM_SERVE_TOKEN here. Episodes end after environment.max_steps steps.
 
+    With --replicas it is a balancer: a session stays with one server, and goes on with another one if that
+    server ends. The servers have the same token.
+
     Examples:
 
         dreamgym serve --sessions 32
 
         DREAMGYM_SERVE_TOKEN=$(openssl rand -hex 24) dreamgym serve --host 0.0.0.0
+
+        dreamgym serve --port 8000 --replicas http://10.0.0.3:8000,http://10.0.0.4:8000
     """
     with report_failures(debug):
         settings, workspace = load_settings(config, overrides, root)
-        print_status("Loading the dream (the libraries take some seconds) ...")
+        what = "libraries" if replicas else "dream (the libraries take some seconds)"
+        print_status(f"Loading the {what} ...")
         from flows.checks.config_checks import check_settings
         from flows.checks.preflight import ensure_data
-        from flows.jobs.serve import ServeSettings
+        from flows.jobs.serve import ServeSettings, balance
         from flows.jobs.serve import serve as serve_dream
-
-        ensure_data(workspace, settings, print_status, backbone=False, versioned=False)
-        check_settings(workspace, settings, config, training=False)
 
         def show_address(address: str, description: str) -> None:
             out.print(f"{address}   ({description}; Ctrl-C ends it)", soft_wrap=True, highlight=False)
 
         options = ServeSettings(host, port, split, sessions, idle_seconds, max_chars, model)
-        serve_dream(settings, workspace, options, show_address)
+        if replicas:
+            balance(settings, [part.strip() for part in replicas.split(",")], options, show_address)
+        else:
+            ensure_data(workspace, settings, print_status, backbone=False, versioned=False)
+            check_settings(workspace, settings, config, training=False)
+            serve_dream(settings, workspace, options, show_address)
         print_status("Stopped: all sessions are closed, and the port is free.")
 
 

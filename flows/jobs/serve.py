@@ -8,7 +8,7 @@ It is no stage and no run: nothing is recorded, and dreamed transitions are not 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from components.errors import ConfigError, DataError, EnvironmentFailure
 from components.records import Task
 from components.tracking.chosen_model import choose_model
 from components.tracking.find_model import offline_transitions
+from components.tracking.stage_store.hashes import tree_hash
 from components.trajectories.store import DataLayout, held_out, read_tasks
 
 INSTALL = "pip install -c constraints.txt -e '.[serve]' && pip install --no-deps -c constraints.txt openenv"
@@ -77,11 +78,54 @@ def serve(config: Config, root: Path, settings: ServeSettings, on_ready: Callabl
         f"the dream of {model.shown(root)}, {authentication}"
     )
     run_server(
-        SharedDream(dream, settings.sessions, around=partial(decoding, config)),
+        SharedDream(
+            dream,
+            settings.sessions,
+            around=partial(decoding, config),
+            version=tree_hash(model.directory)[:12],
+        ),
         Catalogue(settings.split, tasks, adapter.feasible),
         Limits(config.environment.max_steps, settings.max_chars),
         ServerSettings(settings.host, settings.port, token, settings.idle_seconds),
         lambda address: on_ready(address, description),
+    )
+
+
+def balance(
+    config: Config, addresses: Sequence[str], settings: ServeSettings, on_ready: Callable[[str, str], None]
+) -> None:
+    """Serve replicas of a dream behind one address until a signal ends it.
+
+    Args:
+        addresses: of the replicas, such as http://10.0.0.3:8000.
+        on_ready: called with the address and a description of what is served there.
+
+    Raises:
+        ConfigError: an address is none, the own one cannot be used, or a token is missing or too short.
+        EnvironmentFailure: OpenEnv is not installed.
+    """
+    try:
+        from components.serving.balancer import Balancer
+        from components.serving.dream_session import Limits
+        from components.serving.guard import TOKEN_VARIABLE, Guard, check_token
+        from components.serving.replicas import Replica, Replicas
+        from components.serving.server import ServerSettings, serve_app
+    except ImportError as error:
+        problem = f"OpenEnv is not installed ({error})."
+        raise EnvironmentFailure(problem, next_step=INSTALL) from None
+    wrong = [address for address in addresses if not address.startswith(("http://", "https://"))]
+    if wrong or len(set(addresses)) < len(addresses):
+        raise ConfigError(
+            f"--replicas names {wrong[0] if wrong else 'an address twice'}.",
+            "Expected different addresses, such as http://10.0.0.3:8000,http://10.0.0.4:8000.",
+        )
+    token = check_token(os.environ.get(TOKEN_VARIABLE, ""), settings.host)
+    balancer = Balancer(Replicas(token, [Replica(address) for address in addresses]))
+    serve_app(
+        Guard(balancer.app, token, settings.idle_seconds),
+        Limits(config.environment.max_steps, settings.max_chars),
+        ServerSettings(settings.host, settings.port, token, settings.idle_seconds),
+        lambda address: on_ready(address, f"{len(addresses)} replicas: {', '.join(addresses)}"),
     )
 
 

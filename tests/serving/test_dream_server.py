@@ -137,9 +137,9 @@ def test_invalid_messages_are_answered_and_a_too_large_one_ends_the_session(addr
         assert env.reset(index=0).observation["task_id"] == "t0"
     with (
         connect(address.replace("http", "ws") + "/ws") as socket,
-        pytest.raises(ConnectionClosed, match="1009"),
+        pytest.raises(ConnectionClosed, match="1009|no close frame"),
     ):
-        socket.send(json.dumps({"type": "step", "data": {"action": "x" * 50_000}}))
+        socket.send(json.dumps({"type": "step", "data": {"action": "x" * 5_000_000}}))
         socket.recv(timeout=20)
 
 
