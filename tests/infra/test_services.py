@@ -287,3 +287,37 @@ def test_a_worker_pulls_data_versions_from_the_store_under_another_address(store
     assert text.index("git commit") < text.index("up --build"), (
         "the image is built from the commit that names the remote"
     )
+
+
+@needs_postgres
+def test_dumps_restored_into_empty_databases_have_the_same_rows(postgres, tmp_path):
+    """The commands of docs/guides/backup.md; the databases are dropped in between."""
+    page = (ROOT / "docs" / "guides" / "backup.md").read_text()
+    section = page.split("## Shared services")[1].split("## Upgrade")[0]
+    commands = [line.split() for line in section.splitlines() if line.startswith("    ")]
+    assert [command[0] for command in commands] == ["pg_dump"] * 2 + ["createdb"] * 2 + ["pg_restore"] * 2
+    host, _, port = postgres.partition(":")
+    login = {"PGHOST": host, "PGPORT": port, "PGUSER": "dreamgym", "PGPASSWORD": SECRET}
+    create = "create table if not exists kept (word text); insert into kept values ('said')"
+    for database in ("mlflow", "prefect"):
+        assert query(postgres, database, create).returncode == 0
+    counted = "select count(*) from information_schema.tables where table_schema = 'public'"
+    tables = {database: query(postgres, database, counted).stdout for database in ("mlflow", "prefect")}
+
+    def run(command: list[str]) -> None:
+        assert BINARIES is not None
+        program = [str(BINARIES / command[0]), *command[1:]]
+        done = subprocess.run(
+            program, cwd=tmp_path, env={**os.environ, **login}, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+
+    for command in commands[:2]:
+        run(command)
+    for database in ("mlflow", "prefect"):
+        assert query(postgres, "postgres", f"drop database {database} with (force)").returncode == 0
+    for command in commands[2:]:
+        run(command)
+    for database in ("mlflow", "prefect"):
+        assert query(postgres, database, "select word from kept").stdout.split()[-1] == "said"
+        assert query(postgres, database, counted).stdout == tables[database]
