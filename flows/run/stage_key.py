@@ -14,7 +14,7 @@ from components.environments import adapter_modules
 from components.environments.text_world.import_path import look_here
 from components.language.compute import Compute
 from components.language.engines.open_engine import engine_identity
-from components.language.training import parallel
+from components.language.training import parallel, sharding
 from components.tracking.stage_store.hashes import tree_hash, with_imports
 from components.tracking.stage_store.stage_keys import key_parts, read_pins
 from components.tracking.stage_store.stage_result import StageResult
@@ -104,6 +104,8 @@ def compute_settings(compute: Compute, *, training: bool) -> dict[str, Any]:
         return values
     if parallel.size() > 1:
         values["training_processes"] = parallel.size()
+        if sharding.is_requested():
+            values["training_sharded"] = True
     return values | {"gradient_checkpointing": compute.gradient_checkpointing}
 
 

@@ -28,6 +28,7 @@ from components.language.training.checkpoints import (
 from components.language.training.examples import Example, batches
 from components.language.training.loss_watch import require_recovered
 from components.language.training.optimizers import OptimizerName
+from components.language.training.sharding import is_requested, sharded
 from components.language.training.training_run import (
     WARM_UP_STEPS,
     TrainingPlan,
@@ -105,28 +106,26 @@ class _Observer:
     on_figures: OnFigures | None = None
     _saved_at: float = field(default_factory=time.monotonic)
 
-    def after_update(self, run: TrainingRun) -> None:
-        """Save if a checkpoint is due, then report the updates whose losses are known."""
+    def is_due(self, run: TrainingRun) -> bool:
+        """Whether a checkpoint is to be saved after this update."""
         waited = time.monotonic() - self._saved_at
-        if self.checkpoint is not None and (
+        return self.checkpoint is not None and (
             run.record.steps % self.checkpoint_every == 0 or waited >= CHECKPOINT_SECONDS
-        ):
-            save_checkpoint(self.checkpoint, run.state_dict())
-            self._saved_at = time.monotonic()
-        self._report(run)
+        )
 
-    def _report(self, run: TrainingRun) -> None:
+    def save(self, state: dict[str, Any]) -> None:
+        """Save a state of the run, if it has checkpoints."""
+        if self.checkpoint is not None:
+            save_checkpoint(self.checkpoint, state)
+            self._saved_at = time.monotonic()
+
+    def report(self, run: TrainingRun) -> None:
+        """Tell the caller of the updates whose losses are known."""
         for update in run.take_updates():
             if self.on_step is not None:
                 self.on_step(update.step, update.tokens, update.loss)
             if self.on_figures is not None:
                 self.on_figures(update.step - 1, {"loss": update.loss, "learning_rate": update.learning_rate})
-
-    def after_run(self, run: TrainingRun) -> None:
-        """Save the final state, then report the last update."""
-        if self.checkpoint is not None:
-            save_checkpoint(self.checkpoint, run.state_dict())
-        self._report(run)
 
 
 def _train(
@@ -137,25 +136,37 @@ def _train(
     observer: _Observer | None = None,
 ) -> TrainingRecord:
     """The rest of a run after `state`. Every rank calls it; rank 0 alone passes an `observer`."""
-    run = TrainingRun(model, plan)
-    if state is not None:
-        run.load_state_dict(state)
-    first_step = run.record.steps
     tokens = sum(map(len, examples))
-    watch = SpeedWatch(model, sum(s.predicted for example in examples for s in example.segments) / tokens)
-    with plan.compute.training(model):
-        for batch_examples in run.remaining_batches(examples):
-            run.step(batch_examples)
-            watch.look()
-            if observer is not None:
-                observer.after_update(run)
-    run.read_losses()
-    if run.record.steps > first_step:
-        run.record.speed = watch.figures(run.record.tokens, run.record.seconds)
-    if observer is not None:
-        observer.after_run(run)
-    require_recovered(run.record.losses)
+    predicted = sum(s.predicted for example in examples for s in example.segments)
+    with sharded(model) as trained:
+        run = TrainingRun(trained, plan)
+        if state is not None:
+            run.load_state_dict(state)
+        first_step = run.record.steps
+        watch = SpeedWatch(trained, predicted / tokens)
+        with plan.compute.training(trained):
+            for batch_examples in run.remaining_batches(examples):
+                run.step(batch_examples)
+                watch.look()
+                _observe(run, observer)
+        run.read_losses()
+        if run.record.steps > first_step:
+            run.record.speed = watch.figures(run.record.tokens, run.record.seconds)
+        _observe(run, observer, is_over=True)
+        require_recovered(run.record.losses)
     return run.record
+
+
+def _observe(run: TrainingRun, observer: _Observer | None, *, is_over: bool = False) -> None:
+    """Save a checkpoint if one is due or the run is over, then report. Every rank calls it."""
+    is_due = observer is not None and observer.checkpoint is not None and (is_over or observer.is_due(run))
+    if is_requested():
+        is_due = parallel.sums([float(is_due)])[0] > 0
+    state = run.state_dict() if is_due else None
+    if observer is not None:
+        if state is not None:
+            observer.save(state)
+        observer.report(run)
 
 
 def _read_saved_state(path: Path, key: str, limit: int) -> dict[str, Any] | None:
@@ -206,6 +217,7 @@ def _fingerprint(model: Any, examples: Sequence[Example], plan: TrainingPlan) ->
     ]
     settings += [] if plan.compute.precision == "fp32" else [plan.compute.precision]
     settings += [] if parallel.size() == 1 else [parallel.size()]
+    settings += ["sharded"] if is_requested() else []
     digest = hashlib.sha256(repr(settings).encode())
     for name, weight in model.named_parameters():
         digest.update(

@@ -14,8 +14,9 @@ import torch
 from torch.nn import Module, Parameter
 from torch.optim import AdamW, Muon, Optimizer
 
-from components.errors import TrainingError
+from components.errors import ConfigError, TrainingError
 from components.language.training.checkpoints import RESTART_STAGE
+from components.language.training.sharding import divided_like, is_requested
 
 OptimizerName = Literal["adamw", "muon"]
 
@@ -74,7 +75,12 @@ class Optimizers:
         """
         self.check(states)
         for part, state in zip(self.parts, states, strict=True):
-            part.load_state_dict(state)
+            weights = [weight for group in part.param_groups for weight in group["params"]]
+            moments = {
+                number: {name: divided_like(weights[number], value) for name, value in values.items()}
+                for number, values in state["state"].items()
+            }
+            part.load_state_dict({**state, "state": moments})
 
 
 def _outline(groups: Sequence[dict[str, Any]]) -> str:
@@ -110,6 +116,12 @@ def make_optimizers(
     """
     decay = WEIGHT_DECAY[name] if weight_decay is None else weight_decay
     trainable = [(key, weight) for key, weight in model.named_parameters() if weight.requires_grad]
+    if name == "muon" and is_requested():
+        raise ConfigError(
+            "The optimizer is muon, and the launch divides the weights (FSDP).",
+            "Muon needs whole matrices.",
+            "Set experience_model.optimizer=adamw, or launch without --use_fsdp.",
+        )
     if name == "adamw":
         return Optimizers([_adamw((weight for _, weight in trainable), learning_rate, betas, decay)])
     matrices = [weight for key, weight in trainable if weight.ndim == 2 and ".layers." in f".{key}"]
@@ -126,4 +138,5 @@ def make_optimizers(
 def _adamw(
     weights: Iterable[Parameter], learning_rate: float, betas: tuple[float, float], decay: float
 ) -> torch.optim.Optimizer:
-    return AdamW(list(weights), lr=learning_rate, betas=betas, weight_decay=decay, fused=True)
+    fused = not is_requested()  # the fused kernel takes no divided weights on a CPU
+    return AdamW(list(weights), lr=learning_rate, betas=betas, weight_decay=decay, fused=fused)

@@ -51,7 +51,7 @@ def run_on_all_ranks(function: Callable[..., Answer], *arguments: Any, own: Sequ
         own: further arguments that rank 0 alone passes.
 
     Raises:
-        ConfigError: the launch shards weights.
+        ConfigError: the launch asks for something else than data parallelism or sharding.
     """
     if size() > 1:
         _broadcast_job((function, arguments))
@@ -110,6 +110,11 @@ def stop_workers() -> None:
         _broadcast_job(None)
 
 
+def connect() -> None:
+    """Connect the ranks, if they are not; every rank calls it."""
+    _accelerator()
+
+
 def _broadcast_job(job: Any) -> Any:
     """The job of rank 0, on every rank."""
     from accelerate.utils import broadcast_object_list
@@ -121,14 +126,15 @@ def _broadcast_job(job: Any) -> Any:
 
 @cache
 def _accelerator() -> Any:
-    """The connection of the ranks. Raises ConfigError if the launch does more than data parallelism."""
+    """The connection of the ranks. Raises ConfigError if the launch asks for something else."""
     from accelerate import Accelerator, DistributedType
 
     accelerator = Accelerator()
-    if accelerator.distributed_type not in (DistributedType.MULTI_CPU, DistributedType.MULTI_GPU):
+    kinds = (DistributedType.MULTI_CPU, DistributedType.MULTI_GPU, DistributedType.FSDP)
+    if accelerator.distributed_type not in kinds:
         raise ConfigError(
             f"The launch asks for {accelerator.distributed_type.value}.",
-            "Expected MULTI_GPU or MULTI_CPU.",
-            "Launch with `accelerate launch --multi_gpu` or, on CPUs, `torchrun`.",
+            "Expected MULTI_GPU, MULTI_CPU or FSDP.",
+            "Launch with `accelerate launch --multi_gpu` or `--use_fsdp` or, on CPUs, `torchrun`.",
         )
     return accelerator

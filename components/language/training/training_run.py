@@ -19,7 +19,7 @@ from components.language.training import parallel
 from components.language.training.examples import Example, batches, collate
 from components.language.training.loss_watch import is_jump
 from components.language.training.optimizers import OptimizerName, make_optimizers
-from components.language.training.token_scores import token_logprobs
+from components.language.training.sharding import divided_like, is_requested, scorer_of, whole
 
 _LOG = logging.getLogger(__name__)
 WARM_UP_STEPS = 30
@@ -94,6 +94,7 @@ class TrainingRun:
         self.plan = plan
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.optimizers = make_optimizers(model, plan.optimizer, plan.learning_rate)
+        self._score = scorer_of(model)
         self.record = TrainingRecord()
         self.epoch = 0
         self.batch = 0
@@ -130,8 +131,9 @@ class TrainingRun:
         total_weight = sum(sum(segment.loss) for example in examples for segment in example.segments)
         part = None
         if total_weight:
-            part = self._backward(parallel.share(examples), total_weight)
-            parallel.sum_gradients(self.weights)
+            part = self._backward(parallel.share(examples), total_weight, examples[:1])
+            if not is_requested():
+                parallel.sum_gradients(self.weights)
             torch.nn.utils.clip_grad_norm_(self.weights, CLIP_NORM)
             self.optimizers.step(rate)
         self.record.steps += 1
@@ -179,28 +181,43 @@ class TrainingRun:
         warmth = min(1.0, (self.record.steps + 1) / self.plan.warm_up)
         return self.plan.learning_rate * warmth * 0.5 * (1 + math.cos(math.pi * min(1.0, self.progress)))
 
-    def _backward(self, examples: Sequence[Example], total_weight: float) -> Tensor:
-        """Add the gradient of this rank's `examples`; returns their part of the weighted mean, fp32 []."""
+    def _backward(
+        self, examples: Sequence[Example], total_weight: float, stand_in: Sequence[Example]
+    ) -> Tensor:
+        """Add the gradient of this rank's `examples`; returns their part of the weighted mean, fp32 [].
+
+        Args:
+            stand_in: computed without weight by a rank that has no examples, where weights are divided: all
+                ranks must compute, since each needs the weights of the others.
+        """
         device = self.weights[0].device
-        if not examples:
+        if not examples and not is_requested():
             return torch.zeros((), device=device)
-        batch = collate(examples, self.plan.pad_id).to(device)
+        batch = collate(examples or stand_in, self.plan.pad_id).to(device)
         with self.plan.compute.forward():
-            logprobs = token_logprobs(self.model, batch).logprobs
+            logprobs = self._score(batch)
             loss_part = -((logprobs * batch.loss_weights).sum() / total_weight)
-        loss_part.backward()
+        if not examples:
+            loss_part = 0.0 * loss_part
+        # Gradients of divided weights are averaged over the ranks, not summed.
+        (loss_part * parallel.size() if is_requested() else loss_part).backward()
         return loss_part.detach()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a resumed run needs, as plain values and tensors."""
+        """Everything that a resumed run needs, as plain values and tensors.
+
+        Where weights are divided, every rank must call it.
+        """
         self.read_losses()
         weights = {
-            name: weight.detach() for name, weight in self.model.named_parameters() if weight.requires_grad
+            name: whole(weight.detach())
+            for name, weight in self.model.named_parameters()
+            if weight.requires_grad
         }
         return {
             "key": self.plan.key,
             "weights": weights,
-            "optimizers": self.optimizers.state_dict(),
+            "optimizers": whole(self.optimizers.state_dict()),
             "record": asdict(self.record),
             "place": [self.epoch, self.batch],
             "random": torch.get_rng_state(),
@@ -211,7 +228,7 @@ class TrainingRun:
         with torch.no_grad():
             for name, weight in self.model.named_parameters():
                 if name in state["weights"]:
-                    weight.copy_(state["weights"][name])
+                    weight.copy_(divided_like(weight, state["weights"][name]))
         self.optimizers.load_state_dict(state["optimizers"])
         self.record = TrainingRecord(**state["record"])
         self.epoch, self.batch = state["place"]

@@ -57,7 +57,7 @@ def test_runs_models_and_commits_come_back(restored):
     original, place, told = restored
     run = json.loads((original / "runs" / "latest" / "manifest.json").read_text())["run_id"]
     assert (place / "runs" / "latest").resolve() == place / "runs" / run
-    assert run in told and "champion" in told
+    assert "refined policy" in told and run in told
     assert "refs/exps/" in shell(place, "git for-each-ref refs/exps")
     tracker = Tracker(TrackingConfig(), place)
     version = tracker.alias("dreamgym-policy", "champion")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from builders import VOCABULARY, make_model, make_task
+from torch.distributed.tensor import DTensor
 
 from components.config import LoraConfig, RLConfig
 from components.environments.protocol import Step
@@ -18,6 +19,7 @@ from components.errors import TrainingError
 from components.language.training import parallel
 from components.language.training.examples import Example, Segment
 from components.language.training.fine_tuning import supervised_finetune
+from components.language.training.sharding import sharded
 from components.policy.policy import Policy
 from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.loop import Loop
@@ -62,10 +64,26 @@ def make_loop(kind="grpo", lora=LoraConfig()):
     return Loop(policy, LocalPlayer(Even()), tasks, algorithm, config, max_steps=2, seed=0, lora=lora)
 
 
+def largest_share(model) -> float:
+    """Return the share of the weights that a rank holds: the largest of all ranks."""
+    with sharded(model) as trained:
+        local = sum(
+            (weight.to_local() if isinstance(weight, DTensor) else weight).numel()
+            for weight in trained.parameters()
+        )
+    return max(part / sum(weight.numel() for weight in model.parameters()) for part in _each(local))
+
+
+def _each(value: float) -> list[float]:
+    """Return the value of every rank."""
+    rank = int(os.environ.get("RANK", "0"))
+    return parallel.sums([value if place == rank else 0.0 for place in range(parallel.size())])
+
+
 def train(place: Path):
     """Write the losses and weights to compare: fine-tuning (also resumed), GRPO, PPO, LoRA, and one error."""
     model = make_model()
-    results = {}
+    results = {"share": parallel.run_on_all_ranks(largest_share, make_model())}
     record = supervised_finetune(
         model, EXAMPLES, checkpoint=place / "checkpoint.pt", checkpoint_every=3, **SETTINGS
     )
@@ -94,8 +112,10 @@ def train(place: Path):
     (place / "results.json").write_text(json.dumps(results))
 
 
-@pytest.mark.timeout(300)
-def test_two_processes_give_the_weights_of_one(tmp_path):
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("divides_weights", [False, True])
+def test_two_processes_give_the_weights_of_one(tmp_path, divides_weights):
+    """With and without FSDP2, which divides the weights of fine-tuning; RL has them whole in both."""
     places = [tmp_path / "one", tmp_path / "two"]
     for place in places:
         place.mkdir()
@@ -112,10 +132,12 @@ def test_two_processes_give_the_weights_of_one(tmp_path):
     ]
     paths = os.pathsep.join(str(Path(__file__).parents[up]) for up in (2, 3))
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths, "ACCELERATE_USE_CPU": "true"}
+    environment |= {"ACCELERATE_USE_FSDP": str(divides_weights).lower()}
     completed = subprocess.run(launch, capture_output=True, text=True, timeout=240, env=environment)
     assert completed.returncode == 0, completed.stderr[-3000:]
     one, two = (json.loads((place / "results.json").read_text()) for place in places)
     assert one["error"] == two["error"]
+    assert one["share"] == 1 and (two["share"] < 0.55 if divides_weights else two["share"] == 1)
     for name in ("losses", "resumed", "grpo", "ppo", "lora"):
         torch.testing.assert_close(torch.tensor(two[name]), torch.tensor(one[name]), rtol=1e-3, atol=1e-4)
     for mine, other in zip(*(torch.load(place / "weights.pt") for place in places), strict=True):

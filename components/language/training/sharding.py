@@ -1,0 +1,95 @@
+"""Weights, gradients and optimiser states divided among the ranks of a launch (FSDP2), for fine-tuning.
+
+    accelerate launch --use_fsdp --num_processes 2 -m flows.cli.app retrain          # GPUs
+    ACCELERATE_USE_FSDP=true torchrun --nproc_per_node 2 -m flows.cli.app retrain    # CPUs
+
+Each block's weights are whole only while it computes; embeddings, head and the last block stay whole during a
+batch. Each process keeps a whole copy in main memory. FSDP2 averages gradients over the ranks; losses are
+multiplied by their number, so the sum over the batch is the same as in one process. The numbers are those of
+one process, to rounding.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from components.language.adapters import without_adapters
+from components.language.training import parallel
+from components.language.training.examples import Batch
+from components.language.training.token_scores import token_logprobs
+
+
+def is_requested() -> bool:
+    """Whether this launch divides weights."""
+    return parallel.size() > 1 and os.environ.get("ACCELERATE_USE_FSDP", "").lower() in ("1", "true")
+
+
+class Scorer(torch.nn.Module):
+    """The log-probabilities of a batch's predicted tokens, fp32 [n], as a module that FSDP2 can hook."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return them in the order of the sequence, with gradients."""
+        return token_logprobs(self.model, batch).logprobs
+
+
+@contextmanager
+def sharded(model: Any) -> Iterator[Any]:
+    """Yield what to train in place of `model`: itself, or a copy divided among the ranks.
+
+    Every rank enters and leaves it. At the end the trained weights are whole in `model`, on its device.
+    """
+    if not is_requested():
+        yield model
+        return
+    device = next(model.parameters()).device
+    model.to("cpu")
+    divided = copy.deepcopy(model)
+    parallel.connect()
+    mesh = init_device_mesh(device.type, (parallel.size(),))
+    # The last block computes some positions alone, by calling its parts: it belongs to the outermost group.
+    for block in without_adapters(divided).get_decoder().layers[:-1]:
+        fully_shard(block, mesh=mesh)
+    divided.scorer_of_shards = [fully_shard(Scorer(divided), mesh=mesh)]  # a list: no submodule of itself
+    yield divided
+    with torch.no_grad():
+        for weight, trained in zip(model.parameters(), divided.parameters(), strict=True):
+            weight.copy_(whole(trained))
+    model.to(device)
+
+
+def scorer_of(model: Any) -> torch.nn.Module:
+    """Return the module that scores batches of a model from `sharded`."""
+    scorers = getattr(model, "scorer_of_shards", None)
+    return scorers[0] if scorers else Scorer(model)
+
+
+def whole(value: Any) -> Any:
+    """Return a value with all divided tensors in it whole. Every rank must call it."""
+    if isinstance(value, DTensor):
+        return value.full_tensor().detach()
+    if isinstance(value, dict):
+        return {key: whole(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [whole(part) for part in value]
+    return value
+
+
+def divided_like(weight: Tensor, value: Tensor) -> Tensor:
+    """Return a whole tensor divided as `weight` is; one of another shape, such as a count, stays as it is."""
+    if not isinstance(weight, DTensor) or value.shape != weight.shape:
+        return value
+    return distribute_tensor(value.to(weight.device), weight.device_mesh, weight.placements)
