@@ -16,6 +16,7 @@ from torch.distributed.tensor import DTensor
 from components.config import LoraConfig, RLConfig
 from components.environments.protocol import Step
 from components.errors import TrainingError
+from components.language.adapters import add_lora
 from components.language.training import parallel
 from components.language.training.examples import Example, Segment
 from components.language.training.fine_tuning import supervised_finetune
@@ -92,7 +93,9 @@ def train(place: Path):
         resumed_model, EXAMPLES, checkpoint=place / "checkpoint.pt", **SETTINGS
     ).losses
     results["losses"] = record.losses
-    weights = [model, resumed_model]
+    adapted = add_lora(make_model(), LoraConfig(rank=2), seed=0)
+    results["adapted"] = supervised_finetune(adapted, EXAMPLES, **SETTINGS).losses
+    weights = [model, resumed_model, adapted]
     for name, settings in {
         "grpo": {},
         "ppo": {"kind": "ppo"},
@@ -138,7 +141,7 @@ def test_two_processes_give_the_weights_of_one(tmp_path, divides_weights):
     one, two = (json.loads((place / "results.json").read_text()) for place in places)
     assert one["error"] == two["error"]
     assert one["share"] == 1 and (two["share"] < 0.55 if divides_weights else two["share"] == 1)
-    for name in ("losses", "resumed", "grpo", "ppo", "lora"):
+    for name in ("losses", "resumed", "adapted", "grpo", "ppo", "lora"):
         torch.testing.assert_close(torch.tensor(two[name]), torch.tensor(one[name]), rtol=1e-3, atol=1e-4)
     for mine, other in zip(*(torch.load(place / "weights.pt") for place in places), strict=True):
         torch.testing.assert_close(other, mine, rtol=1e-3, atol=1e-4)
