@@ -60,8 +60,8 @@ def test_runs_models_and_commits_come_back(restored):
     assert "refined policy" in told and run in told
     assert "refs/exps/" in shell(place, "git for-each-ref refs/exps")
     tracker = Tracker(TrackingConfig(), place)
-    version = tracker.alias("dreamgym-policy", "champion")
-    weights = tracker.download("dreamgym-policy", version, place / "champion")
+    version = tracker.alias("policy", "champion")
+    weights = tracker.download("policy", version, place / "champion")
     assert any(weights.rglob("*.safetensors"))
 
 

@@ -6,7 +6,7 @@ import pytest
 from builders import make_model
 
 from components.errors import TrainingError
-from components.language.training import training_run
+from components.language.training import sharding
 from components.language.training.examples import Example, Segment
 from components.language.training.fine_tuning import supervised_finetune
 from components.language.training.loss_watch import is_jump, require_recovered
@@ -50,7 +50,7 @@ def test_a_training_records_where_its_loss_jumped(monkeypatch):
             scores = weight * 0 - loss
             return type("Scores", (), {"logprobs": scores.expand(len(batch.rows))})()
 
-    monkeypatch.setattr(training_run, "token_logprobs", Scripted())
+    monkeypatch.setattr(sharding, "token_logprobs", Scripted())
     example = Example([Segment([1, 2, 3], [False, True, True])])
     record = supervised_finetune(
         make_model(), [example], epochs=60, learning_rate=1e-3, batch_tokens=3, seed=0
