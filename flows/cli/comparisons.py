@@ -130,7 +130,7 @@ def study(
     Examples:
 
         dreamgym study --config configs/study.yaml --json docs/results/study.json --figures docs/images
-        --table docs/results.md
+        --table docs/all-tables.md
 
         dreamgym study --methods clone,grpo-real,dream-grpo --seeds 0
 

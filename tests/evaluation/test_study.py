@@ -280,8 +280,13 @@ def test_figures_are_drawn_for_the_existing_methods(tmp_path):
     }
     paths = draw_study(summarise(cells, "grpo-real"), cells, "grpo-real", tmp_path)
     assert [path.name for path in paths] == [
-        f"study-{name}.png" for name in ("interactions", "curves", "cost", "ablations", "transfer")
+        f"study-{name}.png" for name in ("success", "curves", "interactions", "cost", "ablations", "transfer")
     ]
+    in_dreams = {
+        name: [replace(one, real_interactions=0) for one in cells[name]] for name in ("clone", "dream-grpo")
+    }
+    without_reality = draw_study(summarise(in_dreams, "clone"), in_dreams, "clone", tmp_path / "dreams")
+    assert "study-interactions.png" not in [path.name for path in without_reality]
     assert all(path.stat().st_size > 5000 for path in paths)
     entry = {"proposed": 3, "accepted": 1, "refused": {"not new": 2}, "played": 0, "solved": 0, "pool": 1}
     entry["difficulty"] = {"training": [1, 0, 2, 0, 1], "generated": [0] * 5}

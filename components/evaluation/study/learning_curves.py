@@ -41,13 +41,15 @@ def _draw_held_out_curves(cells: Mapping[str, Sequence[Cell]], methods: Sequence
                 points = _held_out_points(cell, clone_success)
                 if method.startswith("s2r") and method.replace("s2r", "dream") in methods:
                     points = _without_dream_part(points)
+                if column == _REAL_COLUMN and not points[-1][_REAL_COLUMN]:
+                    continue  # it never left 0
                 x_values = [point[column] / unit for point in points]
                 _draw_line(axes, method, x_values, points, has_label=number == 0)
         axes.set_xlabel(title, fontsize=9)
         axes.set_ylim(0, 1)
         style_axes(axes)
     figure.axes[0].set_title("success on held-out real games", loc="left", fontsize=9.5, color=INK)
-    figure.axes[0].legend(fontsize=8, frameon=False, loc="upper right", ncols=3)
+    figure.axes[-1].legend(fontsize=8, frameon=False, loc="upper left", ncols=2)
     return figure
 
 

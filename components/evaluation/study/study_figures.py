@@ -43,9 +43,11 @@ def draw_study(
         name for name in finished if not name.startswith(("transfer-", PREFIX)) and name not in ABLATED[1:]
     ]
     figures = {
-        "interactions": _draw_interactions(metrics, methods),
+        "success": _draw_success(metrics, finished, methods),
         "curves": draw_learning_curves(finished, methods),
     }
+    if any(cell.real_interactions for name in methods for cell in finished[name]):
+        figures["interactions"] = _draw_interactions(metrics, methods)
     histories = [
         cell.curriculum
         for name in ("dream-grpo", "dream-ppo")
@@ -71,6 +73,18 @@ def draw_study(
         save_figure(figure, path)
         paths.append(path)
     return paths
+
+
+def _draw_success(metrics: Metrics, cells: Mapping[str, Sequence[Cell]], methods: Sequence[str]) -> Any:
+    """Return one panel: each method's success with its interval, and a mark for each seed."""
+    figure = blank_figure(7.2, 0.7 + 0.36 * len(methods))
+    axes = figure.add_subplot()
+    _draw_method_bars(axes, metrics, methods, SUCCESS_RATE)
+    for row, method in enumerate(methods):
+        values = [cell.success for cell in cells[method]]
+        axes.plot(values, [row] * len(values), "|", color="white", markersize=8, zorder=4)
+    axes.set_xlabel("success on held-out real games", fontsize=9)
+    return figure
 
 
 def _draw_interactions(metrics: Metrics, methods: Sequence[str]) -> Any:

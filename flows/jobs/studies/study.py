@@ -1,7 +1,7 @@
 """The study: training methods times seeds, evaluated on the same held-out games, with the cost of each.
 
     dreamgym study --config configs/study.yaml --json docs/results/study.json --figures docs/images --table
-    docs/results.md
+    docs/all-tables.md
 
 A cell is one method with one seed: a Prefect task with an MLflow run and a manifest of its own. Its stages
 are kept, so what cells share (the clone, the experience model, the dreamed policy) is computed once. A
