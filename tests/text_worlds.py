@@ -33,6 +33,14 @@ class Counting:
         return f"Count: {self.count}. Goal: {self.goal}."
 
 
+class SlowCounting(Counting):
+    """A counter whose steps take 50 ms, as those of a world that waits for something else."""
+
+    def step(self, action):
+        time.sleep(0.05)
+        return super().step(action)
+
+
 def write_solutions(path: Path, seeds, prefix="gymnasium/") -> Path:
     """Write the solution of each seed's task, in the format of `demonstrations`."""
     lines = [json.dumps({"task": f"{prefix}{seed}", "actions": ["add"] * (2 + seed % 5)}) for seed in seeds]

@@ -147,7 +147,9 @@ class RayWorkers:
     def _start(self, place: int) -> None:
         ray = _import_ray()
         # No concurrency, and no restart by Ray: a new process would have lost its object's state unnoticed.
-        remote = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_Worker)
+        # Without `num_cpus` an actor is placed by cores and reserves none: environments and rollouts that
+        # take turns do not wait for each other's cores.
+        remote = ray.remote(max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD")(_Worker)
         self._actors[place] = remote.remote(self._make, this_installation(), str(Path.cwd()))
 
     def _await_start(self, places: Any) -> None:
@@ -155,6 +157,11 @@ class RayWorkers:
         references = [self._actors[place].call.remote("", ()) for place in places]
         try:
             ray.get(references, timeout=START_SECONDS)
+        except ray.exceptions.GetTimeoutError:
+            raise ClusterError(
+                f"A worker of the Ray cluster had not started after {START_SECONDS:g} seconds.",
+                next_step="See `ray status` and `ray logs` on the cluster's machines.",
+            ) from None
         except ray.exceptions.RayTaskError as error:
             raise error.cause if isinstance(error.cause, DreamGymError) else _failed(error) from None
         except ray.exceptions.RayError as error:

@@ -5,6 +5,7 @@ The cluster is a real one with two cores; it is started here and ends with the t
 
 import os
 import signal
+import time
 from functools import partial
 
 import pytest
@@ -47,6 +48,15 @@ def played(world, tasks, actions=("add", "subtract", "add", "jump", "add")):
     return lines
 
 
+def seconds_of_turns(world, tasks, turns=5):
+    """Return how long some turns of all rows take."""
+    world.reset(tasks)
+    began = time.perf_counter()
+    for _ in range(turns):
+        world.step(["subtract"] * len(tasks))
+    return time.perf_counter() - began
+
+
 def kill(workers, place):
     """Kill a worker's process."""
     os.kill(workers.process_ids()[place][1], signal.SIGKILL)
@@ -81,6 +91,24 @@ class TestEnvironment:
         assert [step.state for step in second] == [step.state for step in here.step(["add"] * 4)]
         assert (world.lost_workers, world.repeated_steps, world.interactions) == (1, 2, 8)
         world.close()
+
+    def test_two_workers_take_little_more_than_half_the_time_of_one(self):
+        """Work that the environment bounds: paired turns, the best of three pairs."""
+        config = WORLD.model_copy(
+            update={"gymnasium": WORLD.gymnasium.model_copy(update={"factory": "text_worlds:SlowCounting"})}
+        )
+        tasks = make_adapter(config).tasks("train", 8, 0)
+        adapter = spread_over_cluster(make_adapter(config), config, "local")
+        one, two = adapter.open(workers=1), adapter.open(workers=2)
+        here = make_adapter(config).open(workers=1)
+        seconds = {world: [seconds_of_turns(world, tasks) for _ in range(3)] for world in (one, two, here)}
+        speedups = [alone / both for alone, both in zip(seconds[one], seconds[two], strict=True)]
+        overheads = [alone / local - 1 for alone, local in zip(seconds[one], seconds[here], strict=True)]
+        print(f"two workers: {max(speedups):.2f} times one; overhead of Ray: {min(overheads):.1%}")
+        assert max(speedups) >= 1.7
+        assert min(overheads) <= 0.2, "5 % is the aim on a quiet machine"
+        for world in (one, two, here):
+            world.close()
 
     def test_a_budget_is_kept_before_any_step(self, adapter):
         world = adapter.open(3)

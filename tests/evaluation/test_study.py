@@ -306,4 +306,4 @@ def test_figures_are_drawn_for_the_existing_methods(tmp_path):
         tmp_path / "study-curves.png"
     ).read_bytes()
     few = {name: cells[name] for name in ("clone", "dream-grpo")}
-    assert len(draw_study(summarise(few, "grpo-real"), few, "grpo-real", tmp_path / "few")) == 2
+    assert len(draw_study(summarise(few, "grpo-real"), few, "grpo-real", tmp_path / "few")) == 3
