@@ -75,7 +75,7 @@ def _train_phases(config: Config, root: Path, to: Path | None, log_curves: LogCu
     work = root / WORK
     target = to or layout.backbone
     if config.pretrain.corpus == "logs":
-        episodes = read_logged_corpus(layout, work)
+        episodes = read_logged_corpus(layout, work, config.experience_model.behaviours)
     else:
         held_out_ids = held_out(layout) if layout.tasks("test").is_file() else set()
         episodes = play_corpus(config, work, held_out_ids)

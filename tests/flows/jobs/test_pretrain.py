@@ -202,6 +202,11 @@ def test_from_logs_it_reads_the_recorded_episodes_and_imitates_every_action_of_t
     assert read_logged_corpus(layout, tmp_path / "work") == episodes
     settings = (tmp_path / "work" / "settings.json").read_text()
 
+    assert read_logged_corpus(layout, tmp_path / "some", ["random"]) == played["random"]
+    assert (tmp_path / "some" / "settings.json").read_text() != settings
+    with pytest.raises(DataError, match="no episode of expert"):
+        read_logged_corpus(layout, tmp_path / "some", ["expert"])
+
     config = load_config(None, ["pretrain.corpus=logs"])
     example_count = len(render_examples.fn(config, VOCABULARY, episodes, tmp_path))
     with_loss = [
