@@ -19,6 +19,7 @@ def test_the_configs_are_there():
         "gpu",
         "logs",
         "pretrain-browser",
+        "pretrain-weak-logs",
         "pretrain-webshop",
         "prompted",
         "quick-browser",
@@ -180,7 +181,7 @@ def test_each_environment_has_an_experiment_and_so_a_champion_of_its_own():
     named = {
         path.stem: load_config(path).tracking.experiment
         for path in CONFIGS
-        if path.stem not in ("gpu", "study", "study-weak-logs", "pretrain-browser", "pretrain-webshop")
+        if path.stem != "gpu" and not path.stem.startswith(("study", "pretrain"))
     }
     assert named == {
         "quick": "dreamgym",
