@@ -39,7 +39,10 @@ def connect(address: str, workers: int) -> None:
             options["include_dashboard"] = False
         try:
             ray.init(
-                address=None if is_local else address, log_to_driver=False, logging_level="ERROR", **options
+                address="local" if is_local else address,
+                log_to_driver=False,
+                logging_level="ERROR",
+                **options,
             )
         except Exception as error:
             raise ClusterError(
