@@ -153,12 +153,20 @@ def _dreamed_interactions(stages: Sequence[StageResult]) -> int:
 def _held_out_curve(
     rounds: Sequence[Results], stages: Sequence[str], curve: Sequence[Sequence[float]]
 ) -> list[list[float]]:
-    """Return `Cell.held_out`. Args: stages: names of those of RL."""
+    """Return `Cell.held_out`: a point for each policy on the way that played the held-out games.
+
+    A stage without interactions, such as learning from logs, has no curve, and its policies no point.
+
+    Args:
+        stages: names of those of RL.
+    """
     points = []
     earlier_iterations = 0
     for results in rounds:
         for stage in stages:
             snapshots = results.get(f"snapshots_{stage}")
+            if not _interactions(results[stage]):
+                continue
             won = json.loads(snapshots.outputs["games"].read_text()) if snapshots else {}
             points += [
                 [*curve[earlier_iterations + int(name) - 1][:3], sum(games.values()) / len(games)]
