@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from contextlib import contextmanager
@@ -31,6 +32,15 @@ class Counting:
 
     def _state(self):
         return f"Count: {self.count}. Goal: {self.goal}."
+
+
+class Dying(Counting):
+    """A counter whose process ends at the action "die"."""
+
+    def step(self, action):
+        if action == "die":
+            os._exit(1)
+        return super().step(action)
 
 
 class SlowCounting(Counting):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from components.errors import ClusterError
 
-_PACKAGES = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 _SHOWN = 5
 
 
@@ -21,7 +21,7 @@ class Installation:
 
     Args:
         python: version of Python.
-        code: module file of `components`, relative to it -> sha256 of its text.
+        code: module file of `components` and `flows` -> sha256 of its text.
         packages: installed distribution -> version.
     """
 
@@ -34,8 +34,9 @@ class Installation:
 def this_installation() -> Installation:
     """Return the installation of this process."""
     code = {
-        str(file.relative_to(_PACKAGES)): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in sorted(_PACKAGES.rglob("*.py"))
+        str(file.relative_to(_ROOT)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for package in ("components", "flows")
+        for file in sorted((_ROOT / package).rglob("*.py"))
     }
     packages = {found.name.lower(): found.version for found in metadata.distributions()}
     return Installation(platform.python_version(), code, packages)
@@ -55,7 +56,7 @@ def require_same(expected: Installation, found: Installation, where: str) -> Non
     files = sorted(
         name for name in {*expected.code, *found.code} if expected.code.get(name) != found.code.get(name)
     )
-    differences += [f"components/{name}" for name in files]
+    differences += files
     differences += [
         f"{name} {found.packages[name]} (here {version})"
         for name, version in sorted(expected.packages.items())

@@ -16,6 +16,8 @@ from components.errors import ClusterError, DreamGymError
 
 LOCAL = "local"
 """The address of a cluster of this machine alone, which ends with this process."""
+MOST_LOSSES = 3
+"""Losses of one process in one request after which it is still replaced."""
 START_SECONDS = 300.0
 """In which a worker must have started: it imports torch, and perhaps from a slow disk."""
 
@@ -123,6 +125,33 @@ class RayWorkers:
         if errors:
             raise errors[0]
         return answers
+
+    def call_surely(
+        self, requests: Mapping[int, tuple[str, tuple[Any, ...]]], prepare: Callable[[int], None]
+    ) -> dict[int, Any]:
+        """Return the answers as `call` does; a lost process is replaced and asked again.
+
+        Args:
+            prepare: called with the place of each new process before it is asked.
+
+        Raises:
+            ClusterError: a process was lost more than `MOST_LOSSES` times.
+        """
+        answers: dict[int, Any] = {}
+        pending = dict(requests)
+        for _ in range(1 + MOST_LOSSES):
+            answers |= self.call(pending)
+            pending = {place: requests[place] for place in pending if isinstance(answers[place], WorkerLost)}
+            if not pending:
+                return answers
+            for place in pending:
+                self.restart(place)
+                prepare(place)
+        raise ClusterError(
+            f"A worker of the Ray cluster was lost {1 + MOST_LOSSES} times in one request.",
+            next_step="See Ray's logs of that machine (`ray logs`); then type the same command again: it "
+            "continues from its last checkpoint.",
+        )
 
     def restart(self, place: int) -> None:
         """Start the process at `place` anew, with a new object.

@@ -23,8 +23,6 @@ from components.errors import EnvironmentFailure
 from components.records import Task
 
 _LOG = logging.getLogger(__name__)
-MOST_LOSSES = 3
-"""Losses of one worker in one request; then the request fails."""
 
 
 @dataclass
@@ -121,21 +119,15 @@ class RayEnvironment:
 
     def _ask(self, method: str, requests: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """Call a method of the workers' worlds; a lost worker is replaced, and asked again."""
-        answers = self._workers.call({place: (method, request) for place, request in requests.items()})
-        for _ in range(MOST_LOSSES):
-            lost = [place for place, answer in answers.items() if isinstance(answer, WorkerLost)]
-            if not lost:
-                return answers
-            for place in lost:
-                self.lost_workers += 1
-                _LOG.warning("%s of the environment was lost; its episodes are repeated", answers[place])
-                self._workers.restart(place)
-                if method != "reset":
-                    self._repeat(place)
-            answers |= self._workers.call({place: (method, requests[place]) for place in lost})
-        raise EnvironmentFailure(
-            f"A worker of the environment was lost {MOST_LOSSES} times in one step.",
-            next_step="See Ray's logs of that machine (`ray logs`); then type the same command again.",
+
+        def prepare(place: int) -> None:
+            self.lost_workers += 1
+            _LOG.warning("worker %d of the environment was lost; its episodes are repeated", place)
+            if method != "reset":
+                self._repeat(place)
+
+        return self._workers.call_surely(
+            {place: (method, request) for place, request in requests.items()}, prepare
         )
 
     def _repeat(self, place: int) -> None:
@@ -201,10 +193,8 @@ def spread_over_cluster(adapter: Adapter, config: EnvironmentConfig, address: st
 
     Args:
         config: of the adapter's world; it has `workers` workers.
-        address: of the cluster; empty: environments run on this machine, as before.
+        address: of the cluster (`ray_workers.connect`).
     """
-    if not address:
-        return adapter
 
     def open_spread(
         budget: int | None = None, *, workers: int | None = None, stock: bool = False

@@ -110,6 +110,16 @@ class TestEnvironment:
         for world in (one, two, here):
             world.close()
 
+    def test_a_worker_that_is_lost_again_and_again_ends_the_run(self):
+        gymnasium = WORLD.gymnasium.model_copy(update={"factory": "text_worlds:Dying"})
+        config = WORLD.model_copy(update={"gymnasium": gymnasium})
+        world = spread_over_cluster(make_adapter(config), config, "local").open(workers=1)
+        world.reset(make_adapter(config).tasks("train", 1, 0))
+        with pytest.raises(ClusterError, match="lost 4 times"):
+            world.step(["die"])
+        assert world.lost_workers == 4
+        world.close()
+
     def test_a_budget_is_kept_before_any_step(self, adapter):
         world = adapter.open(3)
         world.reset(make_adapter(WORLD).tasks("train", 4, 0))
@@ -173,7 +183,7 @@ class TestWorkers:
 
     def test_a_worker_with_other_code_is_refused_before_it_computes(self, monkeypatch):
         here = this_installation()
-        other = {**here.code, "errors.py": "another hash"}
+        other = {**here.code, "components/errors.py": "another hash"}
         monkeypatch.setattr(
             ray_workers, "this_installation", lambda: type(here)(here.python, other, here.packages)
         )

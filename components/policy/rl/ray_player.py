@@ -7,14 +7,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from components.cluster.ray_workers import RayWorkers, WorkerLost
-from components.errors import TrainingError
+from components.cluster.ray_workers import RayWorkers
 from components.policy.rl.rollout_workers import DreamHost, DreamWorld, WorkersPlayer
 from components.records import Transition
 
 _LOG = logging.getLogger(__name__)
-MOST_LOSSES = 3
-"""Losses of one worker in one request; then the request fails."""
 
 
 class RayPlayer(WorkersPlayer):
@@ -48,29 +45,14 @@ class RayPlayer(WorkersPlayer):
         self._workers.close()
 
     def _ask(self, method: str, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
-        pending = {place: (method, request) for place, request in enumerate(requests)}
-        answers: dict[int, Any] = {}
-        for _ in range(1 + MOST_LOSSES):
-            answers |= self._workers.call(pending)
-            pending = {
-                place: (method, requests[place])
-                for place, answer in answers.items()
-                if isinstance(answer, WorkerLost)
-            }
-            if not pending:
-                return [answers[place] for place in range(len(requests))]
-            for place in pending:
-                self._replace(place, answers[place])
-        raise TrainingError(
-            f"A rollout worker was lost {1 + MOST_LOSSES} times in one iteration.",
-            next_step="See Ray's logs of that machine (`ray logs`); then type the same command again: it "
-            "continues from the last iteration.",
+        answers = self._workers.call_surely(
+            {place: (method, request) for place, request in enumerate(requests)}, self._prepare
         )
+        return [answers[place] for place in range(len(requests))]
 
-    def _replace(self, place: int, loss: WorkerLost) -> None:
-        """Start another worker with what the lost one remembered."""
+    def _prepare(self, place: int) -> None:
+        """Tell a new worker what the lost one remembered."""
         self.lost_workers += 1
-        _LOG.warning("%s of the rollouts was lost; its share is played again", loss)
-        self._workers.restart(place)
+        _LOG.warning("worker %d of the rollouts was lost; its share is played again", place)
         if self._remembered:
             self._workers.call({place: ("remember", (self._remembered,))})
