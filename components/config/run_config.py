@@ -82,7 +82,7 @@ class Config(Section):
         "",
         description="Ray cluster on which `environment.workers`, `rl.dream.processes` and a study's seeds "
         "run: local, auto, HOST:PORT or ray://HOST:PORT; empty: processes of this machine. The numbers are "
-        "the same.",
+        "the same but in worlds that refill rows (docs/scaling.md).",
     )
     stage_timeout_minutes: float = Field(
         1440.0,
