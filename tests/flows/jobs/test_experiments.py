@@ -147,9 +147,8 @@ def test_a_study_fills_its_cells_and_resumes(clone):
         metrics["s2r-grpo"]["evaluate/success_rate"]["n"] == 6
         and "difference/p_value" in metrics["dream-ppo"]
     )
-    assert {path.name for path in figures.iterdir()} == {
-        f"study-{name}.png" for name in ("interactions", "curves", "cost", "curriculum", "graded-dreams")
-    }
+    drawn = ("success", "interactions", "curves", "cost", "curriculum", "graded-dreams")
+    assert {path.name for path in figures.iterdir()} == {f"study-{name}.png" for name in drawn}
 
     code, output, _ = study("clone", "evaluation.tasks=5")
     assert code == 1
