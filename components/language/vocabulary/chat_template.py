@@ -8,10 +8,17 @@ conversation is put together from these parts, as token ids.
    the first user message.
 2. Dates are fixed: today's date would give other tokens every day.
 3. A template may drop the thinking of earlier replies. Ours stay as they were written.
+4. A template may ask for a reply with more than it writes before a finished one: Qwen3.5 without thinking
+   puts an empty block of thinking there. That block is then before every reply. A block that is left open,
+   which asks the model to think, is not.
+
+Where the template would render a conversation differently, `own_template` takes its place in a saved model,
+so that a server that renders it sends the tokens that the model was trained on.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -53,18 +60,73 @@ def chat_parts(tokenizer: Any) -> ChatParts:
     if not tokenizer.chat_template:
         raise _unusable("there is none")
     messages = [{"role": role, "content": text} for role, text in zip(ROLES, MESSAGES, strict=True)]
+    system = [{"role": "system", "content": SYSTEM}]
     try:
-        with_system = _split(_render(tokenizer, [{"role": "system", "content": SYSTEM}, *messages]), True)
-        return ChatParts(*with_system[:4])
+        before_system, *parts = _split(_render(tokenizer, system + messages), True)
     except ConfigError:
-        return ChatParts(None, *_split(_render(tokenizer, messages), False)[:3])
+        system, before_system = [], None
+        parts = _split(_render(tokenizer, messages), False)
+    before_user, before_reply, after_reply = parts[:3]
+    asked = _render(tokenizer, system + messages[:1], add_generation_prompt=True, enable_thinking=False)
+    before_asked = asked.rpartition(MESSAGES[0])[2]
+    if before_asked.startswith(before_reply) and not _leaves_thinking_open(before_asked):
+        before_reply = before_asked
+    return ChatParts(before_system, before_user, before_reply, after_reply)
 
 
-def _render(tokenizer: Any, messages: list[dict[str, str]]) -> str:
+def renders_as(tokenizer: Any, parts: ChatParts) -> bool:
+    """Whether a server that renders the template, with nothing set, sends what `parts` put together."""
+    has_system = parts.before_system is not None
+    messages = [{"role": "system", "content": SYSTEM}] if has_system else []
+    messages += [{"role": role, "content": text} for role, text in zip(ROLES, MESSAGES, strict=True)]
+    expected = f"{parts.before_system}{SYSTEM}" if has_system else ""
+    question, reply, second = MESSAGES
+    expected += f"{parts.before_user}{question}{parts.before_reply}{reply}{parts.after_reply}{second}"
+    expected += parts.before_reply
+    try:
+        rendered = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    except Exception:  # a template is a program and may raise any exception
+        return False
+    return bool(rendered == expected)
+
+
+def own_template(parts: ChatParts) -> str:
+    """A Jinja template that renders a conversation of user and assistant in turn from `parts`."""
+    before_user, before_reply, after_reply = map(
+        _quoted, (parts.before_user, parts.before_reply, parts.after_reply)
+    )
+    begin, turns = "", "messages"
+    if parts.before_system is not None:
+        has_system = "messages and messages[0]['role'] == 'system'"
+        begin = f"{{{{ {_quoted(parts.before_system)} }}}}"
+        begin += f"{{% if {has_system} %}}{{{{ messages[0]['content'] }}}}{{% endif %}}"
+        turns = f"(messages[1:] if {has_system} else messages)"
+    return (
+        f"{begin}{{% for turn in {turns} %}}{{% if turn['role'] == 'user' %}}"
+        f"{{{{ {before_user} if loop.first else {after_reply} }}}}{{{{ turn['content'] }}}}"
+        f"{{% if not loop.last or add_generation_prompt %}}{{{{ {before_reply} }}}}{{% endif %}}"
+        "{% elif turn['role'] == 'assistant' %}{{ turn['content'] }}"
+        f"{{% if loop.last %}}{{{{ {after_reply} }}}}{{% endif %}}"
+        "{% else %}{{ raise_exception('Expected user and assistant in turn, found ' + turn['role']) }}"
+        "{% endif %}{% endfor %}"
+    )
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _leaves_thinking_open(text: str) -> bool:
+    return text.count("<think>") > text.count("</think>")
+
+
+def _render(tokenizer: Any, messages: list[dict[str, str]], **settings: bool) -> str:
     try:
         template = FIXED_DATE + tokenizer.get_chat_template()
         return str(
-            tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False, date_string=DATE)
+            tokenizer.apply_chat_template(
+                messages, chat_template=template, tokenize=False, date_string=DATE, **settings
+            )
         )
     except Exception as error:  # a template is a program and may raise any exception
         raise _unusable(f"it fails with {type(error).__name__}: {error}") from error

@@ -14,7 +14,12 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from components.errors import ConfigError
-from components.language.vocabulary.chat_template import ChatParts, chat_parts
+from components.language.vocabulary.chat_template import (
+    ChatParts,
+    chat_parts,
+    own_template,
+    renders_as,
+)
 from components.language.vocabulary.vocabulary import Vocabulary
 
 MAX_CACHED_TEXTS = 200_000
@@ -31,7 +36,8 @@ class ChatVocabulary(Vocabulary):
         stop_ids: all tokens at which a reply ends: `end_id`, and those that the tokenizer names.
 
     Args:
-        tokenizer: a fast Hugging Face tokenizer with a chat template.
+        tokenizer: a fast Hugging Face tokenizer with a chat template. One that would render a conversation
+            differently from this class is replaced by `own_template`.
         system: text of the system turn.
 
     Raises:
@@ -50,6 +56,8 @@ class ChatVocabulary(Vocabulary):
         self._control_ids = {index for index, token in added_tokens.items() if token.content.strip()}
         self._cached: dict[str, tuple[int, ...]] = {}
         self._parts = chat_parts(tokenizer)
+        if not renders_as(tokenizer, self._parts):
+            tokenizer.chat_template = own_template(self._parts)
         self.reply_start = self._encode_template(self._parts.before_reply)
         self._before_system = self._encode_template(self._parts.before_system or "")
         self._before_user = self._encode_template(self._parts.before_user)

@@ -19,7 +19,7 @@ def test_the_configs_are_there():
         "gpu",
         "logs",
         "pretrain-browser",
-        "pretrain-weak-logs",
+        "pretrain-exercises",
         "pretrain-webshop",
         "prompted",
         "quick-browser",
@@ -27,6 +27,7 @@ def test_the_configs_are_there():
         "quick",
         "smollm2-smoke",
         "smollm2",
+        "study-logs-only",
         "study-weak-logs",
         "study",
     ]
