@@ -63,7 +63,7 @@ doctor: install  ## Check the set-up
 	@$(BIN)/dreamgym doctor --config $(CONFIG) $(ARGS)
 
 gpu-check: install  ## All figures of a GPU in at most 8 minutes, in bench-gpu.json (make gpu-check VLLM=1)
-	$(BIN)/dreamgym bench gpu --json bench-gpu.json precision=auto vllm.cache_gb=12 $(ARGS)
+	$(BIN)/dreamgym bench gpu --json bench-gpu.json device=cuda precision=auto vllm.cache_gb=12 $(ARGS)
 
 docs: install  ## Make the generated parts of the documents and build the site into site/
 	$(BIN)/dreamgym config --docs > docs/configuration.md.tmp && mv docs/configuration.md.tmp docs/configuration.md

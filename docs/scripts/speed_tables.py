@@ -34,18 +34,24 @@ def dream_speed() -> str:
 
 
 def update_speed() -> str:
-    """Return tokens per second of an RL update, here and in TRL."""
+    """Return tokens per second of RL updates and of fine-tuning, here and in TRL."""
     own = estimates(read_json("bench-train"))
+    kinds = (
+        ("RL update; GRPOTrainer", "ours", "trl", "ratio_vs_trl"),
+        ("fine-tuning; SFTTrainer", "sft_ours", "sft_trl", "ratio_vs_sft_trl"),
+    )
     rows = [
-        ["tokens/s, this loop", interval(own["ours/tokens_per_second"], ",.0f")],
-        ["tokens/s, TRL's GRPOTrainer", interval(own["trl/tokens_per_second"], ",.0f")],
-        ["times as fast", interval(own["ratio_vs_trl"], ".2f")],
         [
-            "tokens, rounds, threads",
-            ", ".join(f"{own[key].value:,.0f}" for key in ("tokens", "rounds", "threads")),
-        ],
+            title,
+            interval(own[f"{ours}/tokens_per_second"], ",.0f"),
+            interval(own[f"{theirs}/tokens_per_second"], ",.0f"),
+            interval(own[ratio], ".2f"),
+        ]
+        for title, ours, theirs, ratio in kinds
     ]
-    return table(["an RL update", "median (lowest to highest)"], rows)
+    tokens, rounds, threads = (f"{own[key].value:,.0f}" for key in ("tokens", "rounds", "threads"))
+    heads = [f"{tokens} tokens, {rounds} rounds, {threads} thread", "tokens/s, ours", "tokens/s, TRL's"]
+    return table([*heads, "times as fast"], rows)
 
 
 def profile() -> str:
@@ -73,4 +79,16 @@ def gpu_speed() -> str:
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     rows = [[name, f"{value:,.4g}"] for name, value in found["figures"].items()]
     rows += [[name, f"not measured: {reason}"] for name, reason in found["failures"].items()]
-    return f"{found['hardware']['compute']}; {versions}.\n\n" + table(["figure", "value"], rows)
+    answers = {True: "met", False: "**missed**", None: "not measured"}
+    targets = [
+        [
+            row["about"],
+            f"{row['least']:g}",
+            "" if row["value"] is None else f"{row['value']:.3g}",
+            answers[row["met"]],
+        ]
+        for row in found["targets"]
+    ]
+    machine = f"{found['hardware']['compute']}; {versions}."
+    compared = table(["target", "at least", "found", ""], targets)
+    return f"{machine}\n\n{compared}\n\n" + table(["figure", "value"], rows)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -41,7 +41,7 @@ from components.experience.recorded_episodes import (
     with_single_greedy_try,
 )
 from components.experience.retrieval.replay_buffer import ReplayBuffer
-from components.language.compute import Compute, compute_of
+from components.language.compute import compute_of
 from components.language.engines.open_engine import open_engine
 from components.language.threads import threads as using
 from components.records import Trajectory
@@ -69,11 +69,15 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Contest:
-    """The model, its buffer, and the recorded episodes, which are dreamed as one batch."""
+    """The model, its buffer, and the recorded episodes, which are dreamed as one batch.
+
+    `vllm` is the same model on vLLM, if the config asks for that engine.
+    """
 
     model: ExperienceModel
     buffer: ReplayBuffer
     episodes: list[Trajectory]
+    vllm: ExperienceModel | None = None
 
     @property
     def steps(self) -> int:
@@ -104,7 +108,6 @@ def bench_dream(
     directory = find_model(root, model, config.environment.name)
     report(f"Experience model: {directory}")
     contest = _prepare(config, DataLayout.of(root, config.environment.name), directory, episodes)
-    has_vllm = compute_of(config).engine == "vllm"
     adapter = make_adapter(config.environment)
     rounds_work: list[dict[str, Work]] = []
     identical_answers: list[int] = []
@@ -116,10 +119,10 @@ def bench_dream(
         worlds = {STOCK: stock, CACHED: cached}
         for world in worlds.values():
             replay(world, contest.episodes[0])
-        for start in _dreamers(contest, has_vllm).values():
+        for start in _dreamers(contest).values():
             start().step(0)
         for number in range(rounds):
-            work, identical = _run_round(contest, worlds, number, has_vllm)
+            work, identical = _run_round(contest, worlds, number)
             rounds_work.append(work)
             identical_answers.append(identical)
             ratios = ", ".join(f"{_speedup(work, name):.1f} x {name}" for name in work if name != DREAM)
@@ -142,7 +145,13 @@ def _speed_summary(
 
 def _prepare(config: Config, data: DataLayout, directory: Path, count: int) -> Contest:
     """Load the model, `count` episodes spread evenly over the fidelity set, and the buffer."""
-    model = ExperienceModel.load(directory, with_single_greedy_try(config.experience_model), seed=config.seed)
+    compute = compute_of(config)
+    model = ExperienceModel.load(
+        directory,
+        with_single_greedy_try(config.experience_model),
+        seed=config.seed,
+        compute=replace(compute, engine="kept-cache"),
+    )
     episodes = trajectories(
         read_tasks(data.tasks("fidelity")), read_transitions(data.trajectories("fidelity"))
     )
@@ -151,20 +160,22 @@ def _prepare(config: Config, data: DataLayout, directory: Path, count: int) -> C
         raise ConfigError(f"--episodes is {count}.", f"The fidelity set has {len(episodes)}.", next_step)
     buffer = ReplayBuffer(config.retrieval, hidden=held_out(data))
     buffer.add(offline_transitions(config, data))
-    return Contest(model, buffer, [episodes[number * len(episodes) // count] for number in range(count)])
+    chosen = [episodes[number * len(episodes) // count] for number in range(count)]
+    return Contest(
+        model, buffer, chosen, model.sharing_weights(compute) if compute.engine == "vllm" else None
+    )
 
 
-def _dreamers(contest: Contest, has_vllm: bool) -> dict[str, Callable[[], Dreamer]]:
+def _dreamers(contest: Contest) -> dict[str, Callable[[], Dreamer]]:
     """Return what starts the contestants that dream whole batches, in their first turn's order."""
     parts = (contest.buffer, contest.episodes)
     starts: dict[str, Callable[[], Dreamer]] = {
         DREAM: partial(EngineDreamer, contest.model, *parts),
         PLAIN: partial(WholePromptDreamer, contest.model, *parts),
     }
-    if has_vllm:
-        model = contest.model.sharing_weights(Compute(engine="vllm"))
-        starts[VLLM] = partial(EngineDreamer, model, *parts)
-        starts[RAW_VLLM] = partial(WholePromptDreamer, model, *parts, complete=_raw_vllm(model))
+    if contest.vllm:
+        starts[VLLM] = partial(EngineDreamer, contest.vllm, *parts)
+        starts[RAW_VLLM] = partial(WholePromptDreamer, contest.vllm, *parts, complete=_raw_vllm(contest.vllm))
     return starts
 
 
@@ -185,14 +196,14 @@ def _raw_vllm(model: ExperienceModel) -> Complete:
 
 
 def _run_round(
-    contest: Contest, worlds: Mapping[str, Environment], number: int, has_vllm: bool
+    contest: Contest, worlds: Mapping[str, Environment], number: int
 ) -> tuple[dict[str, Work], int]:
     """Play all episodes once, step by step in turns; the order of the contestants alternates.
 
     Returns:
         the work of each contestant, and the number of answers that were identical.
     """
-    starts = _dreamers(contest, has_vllm)
+    starts = _dreamers(contest)
     work = {name: Work() for name in (*starts, SINGLE, *worlds)}
     dreamers: dict[str, Dreamer] = {}
     for name, start in starts.items():

@@ -14,12 +14,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from components.errors import ConfigError
 from components.language.compute import Compute, describe
 from components.tracking.run_environment import describe_hardware, installed_packages
 from flows.jobs.bench.gpu_device import Figures, attempt, measure_peak
 from flows.jobs.bench.gpu_rl import measure_rl_updates
 from flows.jobs.bench.gpu_rollouts import measure_kept_cache, measure_vllm
 from flows.jobs.bench.gpu_shapes import SHAPES, TINY, Shape
+from flows.jobs.bench.gpu_targets import verdicts
 from flows.jobs.bench.gpu_training import measure_equality, measure_training, measure_trl
 from flows.printing.output import Output
 from flows.printing.table import Column, Table
@@ -34,13 +36,23 @@ Report = Callable[[str], None]
 
 
 def bench_gpu(compute: Compute, *, tiny: bool, cache_gb: float, report: Report) -> dict[str, Any]:
-    """Measure, and return `hardware`, `versions`, `figures` (name -> value) and `failures` (name -> reason).
+    """Measure, and return `hardware`, `versions`, `figures` (name -> value), `failures` (name -> reason) and
+    `targets` (what each should reach, and whether it does).
 
     Args:
         compute: device and precision.
         tiny: whether to measure a tiny shape alone, for a moment: a test of the benchmark.
         cache_gb: vLLM's key-value cache.
+
+    Raises:
+        ConfigError: shapes of a GPU would be measured on a CPU.
     """
+    if not tiny and compute.device != "cuda":
+        raise ConfigError(
+            f"The device is {compute.device}.",
+            "Models of 135 million and 1.5 billion weights are measured on a GPU.",
+            "Type: dreamgym bench gpu device=cuda; or, to try the benchmark without one, add --tiny.",
+        )
     start = time.perf_counter()
     shapes = (TINY,) if tiny else SHAPES
     figures: Figures = {}
@@ -62,6 +74,7 @@ def bench_gpu(compute: Compute, *, tiny: bool, cache_gb: float, report: Report) 
         "versions": {name: packages[name] for name in PACKAGES if name in packages},
         "figures": figures,
         "failures": failures,
+        "targets": verdicts(figures, tuple(shape.name for shape in shapes)),
     }
 
 
@@ -87,9 +100,21 @@ def _measures(
 
 
 def print_gpu(page: Output, result: dict[str, Any]) -> None:
-    """Print a line for each figure, and what failed."""
+    """Print a line for each figure, what failed, and which targets are met."""
     rows = [[name, f"{value:,.4g}"] for name, value in result["figures"].items()]
     title = f"Measured on {result['hardware']['compute']}"
     page.table("", Table(title, [Column("figure"), Column("value", right=True)], rows))
     for name, reason in result["failures"].items():
         page.text(f"{name} was not measured: {reason}")
+    answers = {True: "met", False: "missed", None: "not measured"}
+    rows = [
+        [
+            row["about"],
+            f"{row['least']:g}",
+            "" if row["value"] is None else f"{row['value']:.3g}",
+            answers[row["met"]],
+        ]
+        for row in result["targets"]
+    ]
+    columns = [Column("target"), Column("at least", right=True), Column("found", right=True), Column("")]
+    page.table("", Table("Targets", columns, rows))

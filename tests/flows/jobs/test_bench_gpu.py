@@ -1,6 +1,7 @@
 """`dreamgym bench gpu` with a tiny model on the CPU: every measurement runs, with the real vLLM and TRL."""
 
 import json
+from pathlib import Path
 
 from typer.testing import CliRunner
 from vllm_models import NEEDS_VLLM
@@ -8,6 +9,7 @@ from vllm_models import NEEDS_VLLM
 from flows.cli import app as cli
 from flows.jobs.bench.gpu_device import attempt
 from flows.jobs.bench.gpu_shapes import QWEN, SHAPES, SMOLLM2
+from flows.jobs.bench.gpu_targets import verdicts
 
 FIGURES = {
     "matmul_tflops",
@@ -47,6 +49,9 @@ def test_every_figure_is_measured_on_a_cpu_with_a_tiny_model(quiet_process, tmp_
     assert result["failures"] == {}
     assert set(result["figures"]) == FIGURES
     assert result["figures"]["equality/loss_gap"] == 0 and result["figures"]["vllm/tiny/sync_gap"] < 1e-3
+    met = {row["figure"]: row["met"] for row in result["targets"]}
+    assert met["training/tiny/mfu"] is None, "a CPU has no data sheet"
+    assert {type(met[f"{name}/tiny/tokens_per_second"]) for name in ("training", "rl", "vllm")} == {bool}
     assert result["versions"]["torch"] and result["hardware"]["compute"] == "cpu, fp32"
 
 
@@ -65,3 +70,33 @@ def test_the_shapes_have_the_sizes_of_their_names():
             sizes[shape.name] = AutoModelForCausalLM.from_config(shape.config).num_parameters()
     assert sizes[SMOLLM2.name] == 134_515_008
     assert round(sizes[QWEN.name] / 1e9, 2) == 1.54
+
+
+def test_large_shapes_are_not_measured_on_a_cpu(quiet_process):
+    done = CliRunner().invoke(cli.app, ["bench", "gpu", "device=cpu"])
+    assert done.exit_code == 2 and "The device is cpu." in done.output
+    assert "dreamgym bench gpu device=cuda" in " ".join(done.output.split())
+
+
+def test_targets_compare_with_the_fastest_contestant_and_say_what_was_not_measured():
+    figures = {
+        "training/1.5b/mfu": 0.41,
+        "training/1.5b/tokens_per_second": 100.0,
+        "trl/1.5b/tokens_per_second": 80.0,
+        "trl_packed/1.5b/tokens_per_second": 125.0,
+        "vllm/1.5b/tokens_per_second": 95.0,
+        "raw_vllm/1.5b/tokens_per_second": 100.0,
+    }
+    found = {row["about"]: (row["value"], row["met"]) for row in verdicts(figures, ("1.5b",))}
+    assert found == {
+        "1.5b: MFU of fine-tuning": (0.41, True),
+        "1.5b: fine-tuning, times TRL's SFTTrainer": (0.8, False),
+        "1.5b: RL update, times TRL's GRPOTrainer": (None, None),
+        "1.5b: rollouts, times raw vLLM": (0.95, True),
+    }
+
+
+def test_the_make_target_asks_for_a_gpu():
+    makefile = (Path(__file__).parents[3] / "Makefile").read_text()
+    (command,) = [line for line in makefile.splitlines() if "bench gpu" in line]
+    assert "device=cuda" in command
