@@ -19,7 +19,7 @@ sys.path[:0] = [str(Path(__file__).parents[2])]
 from fidelity_tables import fidelity, fidelity_data, fidelity_parts  # noqa: E402
 from readme_table import readme_results  # noqa: E402
 from result_files import ROOT  # noqa: E402
-from smollm2_table import smollm2  # noqa: E402
+from smollm2_table import smollm2, smollm2_kinds  # noqa: E402
 from speed_tables import dream_speed, gpu_speed, profile, update_speed  # noqa: E402
 from study_tables import families, step_cost, study, transfer, watch  # noqa: E402
 from world_tables import world_fidelity  # noqa: E402
@@ -43,6 +43,7 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
         "fidelity": fidelity,
         "fidelity-parts": fidelity_parts,
         "fidelity-data": fidelity_data,
+        "smollm2-kinds": smollm2_kinds,
     },
     "docs/experiments/smollm2.md": {"smollm2": smollm2},
     "docs/experiments/foreign-worlds.md": {

@@ -1,4 +1,4 @@
-"""The table of the runs of configs/smollm2.yaml: their dreams against targets, and their policies."""
+"""Tables of the runs of configs/smollm2.yaml: dreams against targets, policies, and kinds of transitions."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ ROWS = (
     ("the same in reality, same tasks", "fidelity/real_success_rate/dreamed", ""),
     ("dreamed successes after RL that a replay confirms", "fidelity/rollout_agreement/dreamed", ""),
     ("reward precision on its own steps", "fidelity/policy_reward_precision/dreamed", ""),
+    ("validation games won by SmolLM2 as it comes, zero-shot", "evaluate/zero_shot/success_rate", ""),
     ("validation games won by the clone", "evaluate/cloned/success_rate", ""),
     ("validation games won after RL in the dream", "evaluate/dreamed/success_rate", ""),
     ("gain over the clone, paired", "evaluate/dreamed_minus_cloned", ""),
@@ -47,3 +48,33 @@ def smollm2() -> str:
         for title, name, target in ROWS
     ]
     return table(["measure", *names, "target", ""], rows)
+
+
+KINDS = (
+    ("all", ""),
+    ("determined by the history", "/determined"),
+    ("that reveal something", "/revealing"),
+    ("no fact changes", "/changed_0"),
+    ("one or two facts change", "/changed_1_2"),
+    ("three or more change", "/changed_3_plus"),
+    ("possible actions", "/possible"),
+    ("impossible actions", "/impossible"),
+    ("malformed actions", "/malformed"),
+    ("of experts", "/expert"),
+    ("of noisy experts", "/noisy"),
+    ("of near misses", "/near_miss"),
+    ("of random play", "/random"),
+    ("held-out tasks", "/held_out_tasks"),
+    ("floor plans of no training game", "/held_out_worlds"),
+)
+
+
+def smollm2_kinds() -> str:
+    """Return the last run's exact next states, reward precision and recall by kind of transition."""
+    *_, last = read_metrics("smollm2").values()
+    measures = ("fidelity/next_state_exact", "fidelity/reward_precision", "fidelity/reward_recall")
+    rows = [
+        [title, *(with_count(own) if (own := last.get(name + kind)) and own.n else "" for name in measures)]
+        for title, kind in KINDS
+    ]
+    return table(["transitions", "next states, exact", "reward precision", "reward recall"], rows)

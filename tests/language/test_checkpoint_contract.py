@@ -8,15 +8,17 @@ time.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
+import trl
 from builders import make_episode, make_task
 from foreign import CHATML, make_checkpoint
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from components.config import ExperienceModelConfig
+from components.config import ExperienceModelConfig, load_config
 from components.errors import ConfigError, DataError
 from components.experience.formats.choose import world_format
 from components.experience.formats.training_examples import render_trajectory
@@ -24,6 +26,7 @@ from components.language.backbone import load_backbone, save_model
 from components.language.checkpoint_files.inspection import inspect_model
 from components.language.engines.kept_cache import KeptCacheEngine
 from components.language.training.fine_tuning import supervised_finetune
+from flows.checks import doctor
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -91,6 +94,21 @@ def generation(base, **values):
     (base / "generation_config.json").write_text(json.dumps({"eos_token_id": [0, 2], **values}))
 
 
+def template(base, text):
+    (base / "chat_template.jinja").write_text(text)
+
+
+def official(name):
+    """The chat template as its authors publish it, from TRL's package."""
+    return (Path(trl.__file__).parent / "chat_templates" / f"{name}.jinja").read_text()
+
+
+def said_by_doctor(base, root):
+    """What `dreamgym doctor backbone.path=BASE` finds, with its state."""
+    rung = doctor.run_check(doctor.check_backbone, load_config(None, [f"backbone.path={base}"]), root)
+    return rung.state, " ".join(part for part in (rung.found, rung.expected, rung.next_step) if part)
+
+
 WORKING = {
     "llama": ("llama", {}, None),
     "smollm": ("llama", {"tie_word_embeddings": True}, None),
@@ -98,6 +116,8 @@ WORKING = {
     "qwen3": ("qwen3", {"tie_word_embeddings": True}, None),
     "mistral with a wide window": ("mistral", {"sliding_window": 2048}, None),
     "gemma, scaled embeddings": ("gemma", {"tie_word_embeddings": True}, None),
+    "gemma3, narrow windows": ("gemma3_text", {"sliding_window": 256}, None),
+    "phi, biases and half-turned heads": ("phi", {}, None),
     "phi3": ("phi3", {}, None),
     "padded vocabulary": ("qwen2", {"tie_word_embeddings": True}, padded),
     "stored in bf16": ("llama", {}, in_bf16),
@@ -113,11 +133,28 @@ WORKING = {
         {},
         lambda base: generation(base, repetition_penalty=1.05, top_p=0.8, temperature=0.7),
     ),
+    "a template with tools": ("qwen2", {}, lambda base: template(base, official("qwen2_5"))),
+    "a template that opens a block of thinking": (
+        "qwen3",
+        {},
+        lambda base: template(base, official("qwen3_5_think")),
+    ),
+    "a template that needs a system turn": (
+        "llama",
+        {},
+        lambda base: template(
+            base,
+            "{% if messages[0]['role'] != 'system' %}{{ raise_exception('no system turn') }}{% endif %}"
+            + CHATML,
+        ),
+    ),
     "no end of sequence": ("llama", {}, lambda base: tokenizer_settings(base, eos_token=None)),
 }
 REFUSED = {
     "attention with a cap": ("gemma2", {}, None, "softcap"),
     "attention with sinks": ("gpt_oss", {}, None, "gpt_oss"),
+    "linear attention in some layers": ("qwen3_next", {}, None, "qwen3_next cannot use the kept cache"),
+    "a state in place of attention": ("mamba", {}, None, "mamba cannot use the kept cache"),
     "positions by ALiBi": ("bloom", {}, None, "bloom cannot use the kept cache"),
     "ids beyond the embeddings": (
         "llama",
@@ -134,13 +171,13 @@ REFUSED = {
     "a template with an error": (
         "llama",
         {},
-        lambda base: (base / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }"),
+        lambda base: template(base, "{% for m in messages %}{{ m.content }"),
         "chat template.*TemplateSyntaxError.*backbone.format=compact",
     ),
     "a template that forbids replies": (
         "llama",
         {},
-        lambda base: (base / "chat_template.jinja").write_text("{{ raise_exception('only tools') }}"),
+        lambda base: template(base, "{{ raise_exception('only tools') }}"),
         "chat template.*only tools.*backbone.format=compact",
     ),
 }
@@ -179,6 +216,7 @@ def require_same_logits(directory, ids=PROMPT):
 def test_a_checkpoint_gives_transformers_own_logits_through_load_train_save_and_decode(name, tmp_path):
     base = make(tmp_path / "base", *WORKING[name])
     assert inspect_model(base).vocabulary.format == "chat"
+    assert said_by_doctor(base, tmp_path)[0] != "wrong"
     model, vocabulary = require_same_logits(base)
     text = world_format(vocabulary, ExperienceModelConfig(reasoning=False, recall=0))
     examples = [render_trajectory(text, EPISODE, [[], []])]
@@ -204,3 +242,4 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_before_anything_is_trained(
         base = make(tmp_path / "base", kind, changes, alter)
         inspect_model(base)
     assert refusal.value.next_step, "it says what does work"
+    assert said_by_doctor(base, tmp_path) == ("wrong", str(refusal.value))
