@@ -7,6 +7,7 @@ import re
 import shutil
 from bisect import bisect
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from builders import make_episode, make_task
@@ -16,11 +17,14 @@ from safetensors.torch import load_file, save_file
 from components.config import load_config
 from components.errors import ConfigError, DataError, DreamGymError
 from components.language.checkpoint_files import inspection, model_size
+from components.language.vocabulary.load_vocabulary import load_vocabulary
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.checks import doctor, model_checks
+from flows.checks.answer_limits import require_answer_limits
 from flows.checks.config_checks import check_settings
 from flows.checks.model_checks import check_models
 
+ROOT = Path(__file__).parents[3]
 FEW = [
     "evaluation.tasks=1",
     "fidelity.tasks=1",
@@ -254,3 +258,34 @@ def test_a_model_larger_than_the_memory_is_refused_with_the_number(data, way, tm
 
 def test_a_run_without_training_skips_the_model_checks(data, tmp_path):
     check_settings(data, config_of(make_checkpoint(tmp_path, "gpt_oss")), training=False)
+
+
+@pytest.mark.parametrize(
+    "key", ["experience_model.max_new_tokens", "rl.dream.max_new_tokens", "rl.real.max_new_tokens"]
+)
+def test_a_limit_that_cuts_recorded_answers_is_refused_with_one_that_does_not(key, data, way, tmp_path):
+    model = make_checkpoint(tmp_path, "llama", max_position_embeddings=4096)
+    said = refused(
+        data,
+        config_of(model, f"{key}=8"),
+        ConfigError,
+        f"{key}=8 would cut 100.0% of the recorded answers.*at most 0.1%",
+    )
+    enough = re.search(rf"Set {key}=(\d+)\.", said).group(1)
+    check_settings(data, config_of(model, f"{key}={enough}"))
+
+
+def test_the_limits_of_the_shipped_configs_for_pretrained_models_fit_their_words():
+    """The recorded ALFWorld games in SmolLM2's tokens, as the three configs would be refused or not."""
+    layout = DataLayout.of(ROOT, "alfworld")
+    if not layout.trajectories("train").is_file() or not (ROOT / "models/smollm2").is_dir():
+        pytest.skip("no data or no SmolLM2 in this clone: dvc pull, make model")
+    for name in ("smollm2", "smollm2-smoke", "gpu"):
+        more = ["backbone.path=models/smollm2", "device=cpu", "precision=fp32", "engine=kept-cache"]
+        config = load_config(ROOT / f"configs/{name}.yaml", more)
+        episodes = model_checks._recorded_episodes(layout, config)["train"]
+        words = load_vocabulary(ROOT / "models/smollm2")
+        experience = (words, model_checks._experience_model_episodes(episodes, config))
+        require_answer_limits(
+            config, experience=experience, policy=(words, model_checks._episodes_to_clone(episodes, config))
+        )
