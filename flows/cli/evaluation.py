@@ -25,6 +25,9 @@ from flows.printing.output import JsonFile, Output, output
 from flows.printing.table import Column, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from components.evaluation.metrics.intervals import Estimate
     from flows.jobs.score import Scores
 
 verbs = typer.Typer()
@@ -98,6 +101,8 @@ def _print_scores(page: Output, scores: Scores, confidence: float, *, one_table_
         title = f"{score.policy} on {scores.split} games (real)"
         page.table(f"success/{name}" if one_table_per_policy else "success", Table(title, columns, rows))
     page.text(f"{scores.interactions:,} real interactions; MLflow run {scores.mlflow_run_id}")
+    if scores.endpoint:
+        _print_endpoint(page, scores.endpoint)
     if scores.split == "test":
         page.text(
             f"The test games have now been read {scores.readings} times "
@@ -107,6 +112,21 @@ def _print_scores(page: Output, scores: Scores, confidence: float, *, one_table_
     page.put(policies=policies, policy=next(iter(policies.values())), split=scores.split)
     page.put(test_readings=scores.readings)
     page.put(real_interactions=scores.interactions, mlflow_run=scores.mlflow_run_id)
+
+
+def _print_endpoint(page: Output, endpoint: Mapping[str, Estimate]) -> None:
+    read, written, calls, malformed, cut = (
+        endpoint[name].value
+        for name in (
+            *("endpoint_prompt_tokens", "endpoint_completion_tokens", "endpoint_calls"),
+            *("malformed_replies", "cut_replies"),
+        )
+    )
+    page.text(
+        f"{read:,.0f} tokens read and {written:,.0f} written in {calls:,.0f} requests; {malformed:.1%} of "
+        f"the replies held no action, {cut:.1%} were cut at endpoint.max_tokens"
+    )
+    page.put(endpoint={name: dict(estimate.to_json()) for name, estimate in endpoint.items()})
 
 
 @verbs.command()

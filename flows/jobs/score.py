@@ -9,7 +9,7 @@ once policies are chosen by it. Validation games are those that a run with the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from prefect import flow, get_run_logger
@@ -50,6 +50,8 @@ class Scores:
         policies: name -> score.
         interactions: real steps of all games.
         readings: how often the test games have been read so far; 0 for validation games.
+        endpoint: of a model behind an endpoint: its requests and tokens, and shares of replies without an
+            action (`malformed_replies`) and cut at the limit (`cut_replies`).
     """
 
     policies: dict[str, Score]
@@ -57,6 +59,7 @@ class Scores:
     interactions: int
     mlflow_run_id: str
     readings: int
+    endpoint: dict[str, Estimate] = field(default_factory=dict)
 
 
 @flow(name="score", validate_parameters=False)

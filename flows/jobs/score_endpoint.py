@@ -61,7 +61,9 @@ def score_endpoint(config: Config, root: Path, split: str = VALIDATION) -> Score
     run.tracker.log_estimates(parent, {key: dict(value.to_json()) for key, value in metrics.items()})
     run.tracker.finish(parent)
     score = Score(Path(name), metrics["evaluate/success_rate"], families)
-    return Scores({ENDPOINT: score}, split, interactions, parent, readings)
+    shares = {f"evaluate/{key}": metrics[f"evaluate/{key}"] for key in ("malformed_replies", "cut_replies")}
+    endpoint = {key.removeprefix("evaluate/"): value for key, value in (costs | shares).items()}
+    return Scores({ENDPOINT: score}, split, interactions, parent, readings, endpoint)
 
 
 def endpoint_metrics(episodes: list[EndpointEpisode], confidence: float) -> dict[str, Estimate]:

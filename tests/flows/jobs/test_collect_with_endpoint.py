@@ -1,4 +1,4 @@
-"""`dreamgym collect --policy endpoint`: a chat server plays ALFWorld's engine, and its episodes are recorded.
+"""`dreamgym collect` and `evaluate --policy endpoint`: a chat server plays ALFWorld's engine, and is counted.
 
 The server answers by a script: a model that can play is not at hand. A real model behind a real server plays
 in tests/policy/test_endpoint_player.py.
@@ -6,7 +6,9 @@ in tests/policy/test_endpoint_player.py.
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,14 +29,15 @@ FEW = ["data.train_tasks=3", "data.fidelity_tasks=2", "data.fidelity_worlds=1", 
 def clone(tmp_path):
     """An empty git repository with DVC: collecting needs no earlier data."""
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    shutil.copy(ROOT / "constraints.txt", tmp_path)
     subprocess.run([sys.executable, "-m", "dvc", "init", "-q"], cwd=tmp_path, check=True)
     subprocess.run(["git", *AUTHOR, "commit", "-q", "-m", "empty"], cwd=tmp_path, check=True)
     return tmp_path
 
 
-def collect(clone, *arguments):
+def collect(clone, *arguments, verb="collect"):
     environment = {**os.environ, "COLUMNS": "200", "PREFECT_HOME": str(clone / ".dreamgym" / "prefect")}
-    command = ["collect", "--policy", "endpoint", "--root", str(clone), *FEW, *arguments]
+    command = [verb, "--policy", "endpoint", "--root", str(clone), *FEW, *arguments]
     return subprocess.run(
         [sys.executable, "-m", "flows.cli", *command],
         cwd=ROOT,
@@ -51,7 +54,22 @@ def test_an_endpoint_plays_each_task_once_and_its_words_are_recorded(clone):
         return Reply(f"Thought: turn {turns}\nAction: look" if turns < 3 else PROSE)
 
     with ChatServer(answer=answer) as server:
-        done = collect(clone, f"endpoint.url={server.url}", "endpoint.model=m", "environment.max_steps=4")
+        few = [f"endpoint.url={server.url}", "endpoint.model=m", "environment.max_steps=4"]
+        done = collect(clone, *few)
+        scored = collect(clone, *few, "evaluation.tasks=2", "--json", verb="evaluate")
+    assert scored.returncode == 0, scored.stdout + scored.stderr
+    found = json.loads(scored.stdout)
+    endpoint = {name: estimate["value"] for name, estimate in found["endpoint"].items()}
+    assert endpoint == {
+        "endpoint_calls": 8,
+        "endpoint_cached_calls": 0,
+        "endpoint_prompt_tokens": 8 * 11,
+        "endpoint_completion_tokens": 8 * 3,
+        "malformed_replies": 0.5,
+        "cut_replies": 0,
+    }
+    assert "88 tokens read and 24 written in 8 requests; 50.0% of the replies held no action" in scored.stderr
+    assert found["policy"] == "m" and found["real_interactions"] == 8
     assert done.returncode == 0, done.stdout + done.stderr
     layout = DataLayout.of(clone, "alfworld")
     steps = {name: read_transitions(layout.trajectories(name)) for name in ("train", "fidelity")}
