@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from builders import make_task
 from foreign import CHATML, make_checkpoint
 
-from components.config import ExperienceModelConfig
+from components.config import Config, ExperienceModelConfig, TrackingConfig
 from components.experience.formats.choose import world_format
 from components.experience.formats.world_format import Answer
 from components.experience.model import save_prompt_form
 from components.language.backbone import load_backbone, save_model
 from components.policy.policy import Policy
+from components.tracking.mlflow_adapter.tracker import Tracker
 from components.tracking.pyfunc import experience_pyfunc, policy_pyfunc
 from components.tracking.pyfunc.pyfunc_rows import read_rows
+from components.tracking.pyfunc.served_models import served_policy
 
+ROOT = Path(__file__).parents[2]
 TASK = make_task()
 HISTORY = [{"action": "go to desk 1", "state": "At desk 1: mug 1.", "thought": "find mug"}]
 ROW = {"task": TASK.instruction, "initial_state": TASK.initial_state, "history": HISTORY}
@@ -54,3 +63,33 @@ def test_a_chat_experience_model_reads_what_a_dream_reads_and_answers(saved):
     assert experience_pyfunc.prompt(text, row) == expected
     (answer,) = served.predict([{**ROW, "action": "take mug 1"}]).to_dict("records")
     assert set(answer) == {"reasoning", "next_state", "reward", "done", "answered"}
+
+
+def test_a_fresh_process_loads_a_registered_chat_policy_and_acts_as_it_does_here(
+    saved, tmp_path, monkeypatch
+):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    tracker = Tracker(TrackingConfig(), tmp_path)
+    config = Config.model_validate({"rl": {"dream": {"max_new_tokens": 8}}})
+    served = served_policy(config, saved, [ROW], {"environment": "alfworld", "run": "r1"})
+    version = tracker.register_model(tracker.start_run("retrain"), "policy", saved, served=served)
+    program = (
+        "import json, sys, mlflow\n"
+        "model = mlflow.pyfunc.load_model(sys.argv[1])\n"
+        "found = model.predict(json.loads(sys.argv[2]), params={'temperature': 0.0})\n"
+        "print('ANSWER ' + json.dumps(found.to_dict('records')))"
+    )
+    command = [sys.executable, "-c", program, f"models:/dreamgym-policy/{version}", json.dumps([ROW])]
+    uri = f"sqlite:///{tmp_path}/mlflow/mlflow.db"
+    done = subprocess.run(
+        command,
+        env={**os.environ, "MLFLOW_TRACKING_URI": uri, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    here = policy_pyfunc._load_pyfunc(str(saved), {"max_new_tokens": 8})
+    expected = here.predict([ROW], {"temperature": 0.0}).to_dict("records")
+    assert json.loads(done.stdout.partition("ANSWER ")[2]) == expected
