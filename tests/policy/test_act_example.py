@@ -8,7 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import trl
 from chat_server import ChatServer, Reply
+from foreign import make_checkpoint
+from ports import free_port
+
+from components.language.backbone import load_backbone, save_model
+from flows.run.policy_export import write_policy
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "act.py"
@@ -25,6 +31,28 @@ def test_the_example_plays_a_game_over_chat_completions(tmp_path):
     assert done.stdout.startswith("Task: ") and done.stdout.count("Observation: Looked around") == 20
     assert [message["role"] for message in requests[1]["messages"]] == ["system", "user", "assistant", "user"]
     assert requests[0]["messages"][0]["content"] == "A house."
+
+
+@pytest.mark.services
+def test_an_exported_chat_policy_behind_transformers_own_server_acts(tmp_path):
+    """A random Llama with Qwen3.5's template, which the saved policy replaces by one without thinking."""
+    from transformers.cli.serve import Serve
+
+    thinking = (Path(trl.__file__).parent / "chat_templates" / "qwen3_5_think.jinja").read_text()
+    base = make_checkpoint(tmp_path / "base", "llama", template=thinking, max_position_embeddings=8192)
+    stage, exported = tmp_path / "stage", tmp_path / "exported"
+    save_model(*load_backbone(base, system="A house."), stage)
+    write_policy(stage, exported)
+    port = free_port()
+    server = Serve(force_model=str(exported), host="127.0.0.1", port=port, device="cpu", non_blocking=True)
+    try:
+        command = [sys.executable, str(EXAMPLE), str(exported), f"http://127.0.0.1:{port}/v1"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
+    finally:
+        server.kill_server()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Task: ") and done.stdout.endswith("success\n")
+    assert done.stdout.count("Observation: ") > 1
 
 
 def test_the_example_is_short():
