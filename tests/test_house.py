@@ -66,6 +66,20 @@ def test_no_heading_stands_twice_in_a_page(path):
     assert [heading for heading in headings if headings.count(heading) > 1] == []
 
 
+def test_only_the_makers_of_formats_ask_which_one_a_model_has():
+    """A stage gets a text format and uses it. Pretraining and its exercises know the compact one alone."""
+    asking = re.compile(r"isinstance\(\w+, (?:Chat|Compact)Vocabulary\)|\.format [!=]= |\bformat == ")
+    allowed = {
+        "components/experience/formats/choose.py",
+        "components/policy/formats/choose.py",
+        "components/language/backbone.py",
+        "components/language/exercises/rehearsal.py",
+        "flows/jobs/pretraining/text_examples.py",
+    }
+    found = {_id(path) for path in MODULES if asking.search(path.read_text(encoding="utf-8"))}
+    assert {name for name in found if not name.startswith("components/language/vocabulary/")} == allowed
+
+
 def test_import_contracts():
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
