@@ -16,6 +16,8 @@ from components.records import TEST, TRAIN, Task
 
 COMPARED_TASKS = 24
 """Training tasks that are compared with each other by what they show, at most."""
+WON_EPISODES = 8
+"""Won episodes whose actions tell apart tasks that open alike, at most."""
 _NUMBER = re.compile(r"\b[0-9a-f]{8,}\b|\d+")
 Stream = tuple[tuple[str, float], ...]
 """The (state, reward) pairs that a task answers to a list of actions."""
@@ -99,7 +101,10 @@ def _require_more_than_numbers(it: Subject, tasks: Sequence[Task]) -> None:
     groups = _grouped(tasks, lambda task: _NUMBER.sub("#", task.initial_state))
     different = sum(
         len(
-            {tuple((_NUMBER.sub("#", state), reward) for state, reward in one) for one in _streams(it, group)}
+            {
+                tuple((_NUMBER.sub("#", state), reward) for stream in one for state, reward in stream)
+                for one in _streams(it, group)
+            }
         )
         for group in groups
     )
@@ -115,18 +120,29 @@ def _require_more_than_numbers(it: Subject, tasks: Sequence[Task]) -> None:
     )
 
 
-def _streams(it: Subject, tasks: Sequence[Task]) -> set[Stream]:
-    """Return the different answers to the same actions of tasks that open alike."""
+def _streams(it: Subject, tasks: Sequence[Task]) -> set[tuple[Stream, ...]]:
+    """Return the different answers to the same actions of tasks that open alike.
+
+    The actions are those of the longest episode, then of won ones until all tasks differ: what a seed decided
+    may show in the winning action alone.
+    """
     if len(tasks) == 1:
         return {()}
     longest = max(it.episodes(), key=lambda episode: len(episode.steps), default=None)
-    actions = [step.action for step in longest.steps] if longest and longest.steps else [NO_ACTION]
+    tried = [[step.action for step in longest.steps] if longest and longest.steps else [NO_ACTION]]
+    won = [[step.action for step in episode.steps] for episode in it.episodes() if episode.success]
+    tried += [actions for place, actions in enumerate(won) if actions not in won[:place]][:WON_EPISODES]
     rows = concurrent_rows(it.world, len(tasks))
-    return {
-        stream
-        for start in range(0, len(tasks), rows)
-        for stream in _answers(it.world, tasks[start : start + rows], actions)
-    }
+    streams: list[tuple[Stream, ...]] = [()] * len(tasks)
+    for actions in tried:
+        for start in range(0, len(tasks), rows):
+            found = _answers(it.world, tasks[start : start + rows], actions)
+            streams[start : start + rows] = [
+                (*before, stream) for before, stream in zip(streams[start : start + rows], found, strict=True)
+            ]
+        if len(set(streams)) == len(tasks):
+            break
+    return set(streams)
 
 
 def _answers(world: Environment, tasks: Sequence[Task], actions: Sequence[str]) -> list[Stream]:

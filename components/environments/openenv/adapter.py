@@ -43,13 +43,14 @@ class OpenEnvAdapter(PlainAdapter):
     """A `PlainAdapter` with tasks, worlds and behaviours of a server's sessions."""
 
     name = "openenv"
-    splits = (TRAIN, VALIDATION, TEST)
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self.config = config
         self.settings = config.openenv
         self.text = config.text
         self.refusals = self.text.refusals
+        has_own_validation = self.settings.tasks == "seeds" or bool(self.settings.validation_split)
+        self.splits = (TRAIN, VALIDATION, TEST) if has_own_validation else (TRAIN, TEST)
         self._solutions = read_demonstrations(self.text.demonstrations)
         self._headers = _authorization(self.settings.token_variable)
 
