@@ -8,9 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from builders import make_episode, make_task
 
 from components.config import load_config
 from components.environments.contract.adapter_contract import check
+from components.environments.contract.subject import Subject
+from components.environments.contract.task_promises import _streams
 from components.environments.protocol import Step
 from components.environments.template import BoxWorld, TemplateAdapter
 from components.environments.text_world.listed_tasks import listed_tasks
@@ -192,3 +195,28 @@ def test_tasks_with_other_rewards_are_different(monkeypatch):
     monkeypatch.setattr(Numbered, "same", False)
     assert "are 7 different" in finding_of(Numbered(CONFIG.environment)).found
     assert "Without the numbers" not in finding_of(TemplateAdapter(CONFIG.environment)).found
+
+
+class HiddenDoor:
+    """A world that shows the same to every task, until its own door is opened."""
+
+    interactions = 0
+
+    def reset(self, tasks):
+        self.doors = [task.spec for task in tasks]
+        return ["Three doors."] * len(tasks)
+
+    def step(self, actions):
+        won = [action == f"open {door}" for action, door in zip(actions, self.doors, strict=True)]
+        return [Step("A prize." if right else "Closed.", float(right), right) for right in won]
+
+
+def test_a_draw_that_only_a_winning_action_reveals_is_seen():
+    tasks = [replace(make_task(number), spec=str(number)) for number in range(3)]
+    subject = Subject(TemplateAdapter(CONFIG.environment), HiddenDoor(), tasks, CONFIG)
+    lost = make_episode(tasks[0], *[("look", "Closed.")] * 5)
+    subject.played["random"] = [lost]
+    assert len(_streams(subject, tasks)) == 1, "the longest episode shows nothing"
+    won = [make_episode(task, (f"open {task.spec}", "A prize."), won=True) for task in tasks[:2]]
+    subject.played["random"] = [lost, *won]
+    assert len(_streams(subject, tasks)) == 3
