@@ -98,3 +98,59 @@ def test_the_recorded_world_says_what_it_has_not():
     ):
         with pytest.raises(EnvironmentFailure, match="recorded, which has logs and no live world"):
             attempt()
+
+
+EPISODES, STEPS = 5_000, 20
+MOST_SECONDS, MOST_GB = 120, 2.0
+
+
+def write_large_log(path):
+    """A log of 100,000 transitions: 5,000 episodes of 250 tasks, with texts of some 100 letters."""
+    with path.open("w") as log:
+        for number in range(EPISODES):
+            room = number % 250
+            messages = [{"role": "user", "content": f"You are in room {room}. Shelf {room % 17} has a cup."}]
+            for step in range(STEPS):
+                thought = f"The cup may be behind door {(number * step) % 97} of the long corridor."
+                state = (
+                    f"Door {(number * step) % 97} is open. You see box {number} and lamp {step}, and no cup."
+                )
+                messages += [
+                    {"role": "assistant", "content": f"Thought: {thought}\nAction: open door {step}"},
+                    {"role": "user", "content": state},
+                ]
+            record = {"id": f"e{number}", "task": f"find the cup of room {room}", "success": number % 3 == 0}
+            log.write(json.dumps(record | {"messages": messages}) + "\n")
+
+
+@pytest.mark.long
+def test_a_hundred_thousand_transitions_import_in_two_minutes_and_two_gigabytes(repository, tmp_path, capsys):
+    write_large_log(tmp_path / "large.jsonl")
+    program = (
+        "import resource, runpy, sys, time\n"
+        "began = time.monotonic()\n"
+        "sys.argv = ['dreamgym', *sys.argv[1:]]\n"
+        "try:\n    runpy.run_module('flows.cli', run_name='__main__')\n"
+        "finally:\n"
+        "    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "    kilobytes = max(kilobytes, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
+        "    print('MEASURED', time.monotonic() - began, kilobytes / 1e6, file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "import", str(tmp_path / "large.jsonl"), "--json"],
+        cwd=repository,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    steps = sum(
+        len(read_transitions(DataLayout.of(repository, "recorded").trajectories(name)))
+        for name in ("train", "fidelity", "test")
+    )
+    assert steps == EPISODES * STEPS
+    seconds, gigabytes = map(float, done.stderr.rpartition("MEASURED ")[2].split())
+    with capsys.disabled():
+        print(f"\n{steps:,} transitions in {seconds:.0f} s and {gigabytes:.2f} GB")
+    assert seconds < MOST_SECONDS and gigabytes < MOST_GB
