@@ -17,6 +17,7 @@ Deviations from the paper:
 2. K is 3; the paper has 8 for IWM and 3 for SR.
 3. As in the paper, as much is trained as in plain cloning, here counted in tokens: world modelling takes
    the place of epochs of cloning (at most half of them), and a demonstration with reflections counts twice.
+4. Alternatives are drawn uniformly from the admissible actions; in the paper the policy proposes them.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def explore(
 
     Raises:
         EnvironmentFailure: the world cannot be forked, its budget is spent, a step leads to another state
-            than the recorded one, or an episode broke in each of `retry.TRIES` tries.
+            than the recorded one, no step has an alternative, or an episode broke in each of `retry.TRIES`
+            tries.
     """
     if not isinstance(world, Forkable):
         message = f"{type(world).__name__} cannot try alternatives."
@@ -66,11 +68,18 @@ def explore(
         )
     names = {row: f"{episode.steps[0].episode_id}" for row, episode in enumerate(episodes)}
     expected = "An episode without executed alternatives gives no training example."
-    return list(
+    explored = list(
         play_whole(
             names, lambda rows, _: _replay(world, episodes, rows, count, seed), "episodes", expected
         ).values()
     )
+    if not any(any(entry.alternatives) for entry in explored):
+        raise EnvironmentFailure(
+            f"At no step of {len(explored)} episodes does the world list another action than the expert's.",
+            "Expected at least one alternative to execute.",
+            "Let the world list its admissible actions, or set cloning.early_experience=none.",
+        )
+    return explored
 
 
 def _replay(

@@ -59,6 +59,39 @@ def test_a_step_that_differs_from_the_recording_is_refused(world, experts):
         explore(world, [forged], 1, seed=0)
 
 
+class Lists:
+    """The real environment, which lists the expert's own action alone."""
+
+    def __init__(self, world, episodes):
+        self.world, self.episodes, self.place = world, episodes, 0
+
+    def __getattr__(self, name):
+        return getattr(self.world, name)
+
+    def reset(self, tasks):
+        self.place = 0
+        return self.world.reset(tasks)
+
+    @property
+    def admissible(self):
+        return [(episode.steps[0].action,) for episode in self.episodes]
+
+    def probe(self, actions):
+        return self.world.probe(actions)
+
+    def step(self, actions):
+        self.place += 1
+        return [
+            answer and replace(answer, info={"admissible": [s.action for s in e.steps[self.place :][:1]]})
+            for answer, e in zip(self.world.step(actions), self.episodes, strict=True)
+        ]
+
+
+def test_a_world_that_lists_no_alternative_is_an_error(world, experts):
+    with pytest.raises(EnvironmentFailure, match="At no step of 4 episodes.*early_experience=none"):
+        explore(Lists(world, experts), experts, 3, seed=0)
+
+
 class Hanging:
     """The real environment, whose last row breaks in the first `times` replays.
 
