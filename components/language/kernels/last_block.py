@@ -26,7 +26,7 @@ def can_narrow(model: PreTrainedModel) -> bool:
     return config.model_type in FAMILIES and config._attn_implementation == "sdpa" and not has_dropout
 
 
-def hidden_at(model: PreTrainedModel, ids: Tensor, rows: Tensor, places: Tensor) -> Tensor:
+def hidden_at(model: PreTrainedModel, ids: Tensor, rows: Tensor, places: Tensor, widest: int) -> Tensor:
     """The last hidden states [n, H] at n places of a batch.
 
     Args:
@@ -34,6 +34,7 @@ def hidden_at(model: PreTrainedModel, ids: Tensor, rows: Tensor, places: Tensor)
         ids: tokens int64 [B, L]. A state does not depend on the tokens after it.
         rows: int64 [n], ascending: the row of each place.
         places: int64 [n]: the column of each place.
+        widest: most places of a row.
     """
     decoder: Any = model.get_decoder()
     states = decoder.embed_tokens(ids)
@@ -46,22 +47,27 @@ def hidden_at(model: PreTrainedModel, ids: Tensor, rows: Tensor, places: Tensor)
         )
     # In this order: autograd adds the gradients of `states` in the order in which its uses were computed.
     residual = states[rows, places]
-    narrow = residual + last.self_attn.o_proj(_attention_at(last, states, rotary, rows, places))
+    narrow = residual + last.self_attn.o_proj(_attention_at(last, states, rotary, rows, places, widest))
     return decoder.norm(narrow + last.mlp(last.post_attention_layernorm(narrow)))
 
 
 def _attention_at(
-    block: Any, states: Tensor, rotary: tuple[Tensor, Tensor], rows: Tensor, places: Tensor
+    block: Any,
+    states: Tensor,
+    rotary: tuple[Tensor, Tensor],
+    rows: Tensor,
+    places: Tensor,
+    widest: int,
 ) -> Tensor:
     """The output [n, heads * d] of the block's attention at n places.
 
-    The queries of a row are padded to a rectangle [B, q].
+    The queries of a row are padded to a rectangle [B, `widest`].
     """
     attention = block.self_attn
     normed = block.input_layernorm(states)
     counts = torch.bincount(rows, minlength=len(states))
     ranks = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
-    query_places = torch.zeros(len(states), int(counts.max()), dtype=torch.long, device=rows.device)
+    query_places = torch.zeros(len(states), widest, dtype=torch.long, device=rows.device)
     query_places[rows, ranks] = places
     query_states = normed.gather(1, query_places[:, :, None].expand(-1, -1, normed.shape[2]))
     row_index = torch.arange(len(states), device=rows.device)[:, None]

@@ -55,9 +55,14 @@ class TreeLayout:
     places: Tensor
 
     def to(self, device: torch.device | str) -> TreeLayout:
-        """The same layout on another device."""
-        masks = [mask.to(device) for mask in self.masks]
-        return TreeLayout(self.queries.to(device), self.keys.to(device), masks, self.places.to(device))
+        """The same layout on another device. The copy to a GPU is begun, and not waited for."""
+        is_gpu = torch.device(device).type == "cuda"
+
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.pin_memory().to(device, non_blocking=True) if is_gpu else tensor.to(device)
+
+        masks = [move(mask) for mask in self.masks]
+        return TreeLayout(move(self.queries), move(self.keys), masks, move(self.places))
 
 
 def lay_out_tree(segments: Tensor, real: Tensor) -> TreeLayout:

@@ -69,7 +69,8 @@ class Batch:
 
     `input_ids`, `position_ids` and `predecessor` are int64 [B, L]. Token i of row b is predicted at position
     `predecessor[b, i]`. `real` (not padding) is bool [B, L]. `rows` and `columns` int64 [n] are the places of
-    the n predicted tokens, row by row, `loss_weights` fp32 [n] their weights. `segments` int64 [B, L] numbers
+    the n predicted tokens, row by row, `loss_weights` fp32 [n] their weights; `widest` is the most of a row,
+    known without asking the device. `segments` int64 [B, L] numbers
     the branches; -1 is the trunk. `tree` is None if no example has branches. Plain causal attention is then
     correct, because no token attends to the padding after it.
     """
@@ -83,6 +84,7 @@ class Batch:
     real: Tensor
     segments: Tensor
     tree: TreeLayout | None
+    widest: int
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device. The copy to a GPU is begun, and not waited for."""
@@ -101,6 +103,7 @@ class Batch:
             move(self.real),
             move(self.segments),
             None if self.tree is None else self.tree.to(device),
+            self.widest,
         )
 
     @property
@@ -183,7 +186,10 @@ def collate(examples: Sequence[Example], pad_id: int) -> Batch:
     tree = lay_out_tree(segments, real) if any(example.has_branches for example in examples) else None
     # Found here and not on the device: a GPU would have to be waited for.
     rows, columns = (weights > 0).nonzero(as_tuple=True)
-    return Batch(ids, positions, rows, columns, weights[rows, columns], predecessor, real, segments, tree)
+    widest = int(torch.bincount(rows, minlength=1).max())
+    return Batch(
+        ids, positions, rows, columns, weights[rows, columns], predecessor, real, segments, tree, widest
+    )
 
 
 def batches(examples: Sequence[Example], batch_tokens: int, seed: int) -> Iterator[list[Example]]:

@@ -111,7 +111,7 @@ def _outputs_at(model: PreTrainedModel, batch: Batch, rows: Tensor, columns: Ten
     if not has_plain_head(model):
         return _states_at(model(**inputs, attention_mask=batch.attention).logits, rows, columns), True
     if batch.tree is None and can_narrow(model):
-        return hidden_at(model, batch.input_ids, rows, columns), False
+        return hidden_at(model, batch.input_ids, rows, columns, batch.widest), False
     if batch.tree is None:
         hidden = model.get_decoder()(**inputs).last_hidden_state
     else:

@@ -14,7 +14,7 @@ policies stay equal.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -60,6 +60,7 @@ class Learner:
         self.config = config
         self.demonstrations = demonstrations if config.demonstration_weight else ()
         self.name = f"learner {next(_learner_numbers)}"
+        self.after_step: Callable[[], object] = bool  # called after each optimiser step of this process
         self.optimizers = self.make_optimizers()
         own_weights = algorithm.parameters()
         self.own_optimizers = Optimizers(
@@ -195,6 +196,7 @@ class Learner:
             if not steps and on_policy:
                 check_logprob_gap(figures["logprob_gap"])
             steps.append(figures)
+            self.after_step()
         means = {name: sum(step[name] for step in steps) / len(steps) for name in steps[0]}
         return means | {"logprob_gap": steps[0]["logprob_gap"] if on_policy else math.nan}
 

@@ -274,6 +274,7 @@ class Loop:
         tokens = sum(sample.total_length for sample in samples)
         written = sum(sample.token_count for sample in samples)
         watch = SpeedWatch(self.policy.model, written / max(1, tokens))
+        self.learner.after_step = watch.look
         started = time.monotonic()
         with self.training_context():
             if self._corrects_sampler and samples:
