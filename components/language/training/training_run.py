@@ -26,6 +26,8 @@ WARM_UP_STEPS = 30
 """Most updates in which the learning rate rises to its maximum."""
 CLIP_NORM = 1.0
 """Largest norm of the gradient of one update."""
+WARNED_JUMPS = 3
+"""Jumps of the loss that are printed. A batch of another kind of text, such as instructions, may be one."""
 FINAL_LOSS_STEPS = 20
 """Last updates whose mean is the final loss."""
 
@@ -168,8 +170,11 @@ class TrainingRun:
         self.record.losses.append(loss)
         self._read.append(replace(update, loss=loss))
         if is_jump(self.record.losses):
-            self.record.jumps.append(len(self.record.losses) - 1)
-            _LOG.warning("The loss jumped to %.3g at update %d.", loss, update.step)
+            jumps = self.record.jumps
+            jumps.append(len(self.record.losses) - 1)
+            if len(jumps) <= WARNED_JUMPS:
+                further = "; later jumps are not printed" if len(jumps) == WARNED_JUMPS else ""
+                _LOG.warning("The loss jumped to %.3g at update %d%s.", loss, update.step, further)
 
     def take_updates(self) -> list[Update]:
         """The updates whose losses were read since the last call."""

@@ -56,3 +56,26 @@ def test_a_training_records_where_its_loss_jumped(monkeypatch):
         make_model(), [example], epochs=60, learning_rate=1e-3, batch_tokens=3, seed=0
     )
     assert record.jumps == [30] and len(record.losses) == 60
+
+
+def test_only_the_first_jumps_are_printed(monkeypatch, caplog):
+    class Scripted:
+        """Log-probabilities whose loss jumps ten times."""
+
+        def __init__(self):
+            self.calls = 0
+
+        def __call__(self, model, batch):
+            self.calls += 1
+            weight = next(model.parameters()).flatten()[:1]
+            scores = weight * 0 - (9.0 if self.calls > 25 and self.calls % 25 < 2 else 1.0)
+            return type("Scores", (), {"logprobs": scores.expand(len(batch.rows))})()
+
+    monkeypatch.setattr(sharding, "token_logprobs", Scripted())
+    example = Example([Segment([1, 2, 3], [False, True, True])])
+    record = supervised_finetune(
+        make_model(), [example], epochs=290, learning_rate=1e-3, batch_tokens=3, seed=0
+    )
+    printed = [entry.getMessage() for entry in caplog.records if "jumped" in entry.getMessage()]
+    assert len(record.jumps) == 10 and len(printed) == 3
+    assert printed[-1].endswith("; later jumps are not printed.")
