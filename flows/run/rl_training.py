@@ -22,9 +22,9 @@ from components.policy.policy import Policy
 from components.policy.policy_snapshots import Snapshots
 from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.loop import Loop, LoopState
-from components.policy.rl.reward_model import RewardModel
-from components.policy.rl.rewards import Progress
-from components.policy.rl.rollout_workers import Player
+from components.policy.rl.players.rollout_workers import Player
+from components.policy.rl.rewards.outcome_rewards import Progress
+from components.policy.rl.rewards.reward_model import RewardModel
 from components.policy.rl.task_source import TaskSource
 from components.policy.rollout import Rollout, Stamp
 from components.records import Transition

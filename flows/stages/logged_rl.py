@@ -8,7 +8,7 @@ from pathlib import Path
 
 from components.errors import TrainingError
 from components.policy.policy import Policy
-from components.policy.rl.logged_player import LoggedPlayer
+from components.policy.rl.players.logged_player import LoggedPlayer
 from components.policy.rl.task_source import EvenTasks
 from components.policy.rollout import Rollout, Stamp
 from components.records import Trajectory

@@ -26,7 +26,7 @@ from components.language.endpoint.json_endpoint import Endpoint
 from components.policy.policy import Policy
 from components.policy.rl.loop import Loop
 from components.policy.rl.loop_checkpoints import read_iteration_count
-from components.policy.rl.rollout_workers import (
+from components.policy.rl.players.rollout_workers import (
     DreamPlayer,
     LocalDreamPlayer,
     ProcessPoolPlayer,
@@ -181,7 +181,7 @@ def _open_players(config: Config, open_world: Callable[[], Dream]) -> WorkersPla
     count = config.rl.dream.processes
     if not config.cluster:
         return ProcessPoolPlayer(count, open_world)
-    from components.policy.rl.ray_player import RayPlayer
+    from components.policy.rl.players.ray_player import RayPlayer
 
     return RayPlayer(count, open_world, config.cluster)
 

@@ -20,8 +20,8 @@ from components.environments import make_adapter
 from components.environments.protocol import Forkable
 from components.environments.ray_environment import spread_over_cluster
 from components.errors import ClusterError, EnvironmentFailure
-from components.policy.rl.ray_player import RayPlayer
-from components.policy.rl.rollout_workers import ProcessPoolPlayer
+from components.policy.rl.players.ray_player import RayPlayer
+from components.policy.rl.players.rollout_workers import ProcessPoolPlayer
 
 ray = pytest.importorskip("ray", reason="Ray is an extra: make install RAY=1")
 TASKS = [make_task(n, instruction=f"put a mug in desk {n}") for n in range(5)]

@@ -36,9 +36,9 @@ from components.policy.rl.algorithms.choose import learner_class
 from components.policy.rl.learner import DEMONSTRATION_LOSS, OBSERVATION_LOSS
 from components.policy.rl.loop_checkpoints import learner_state, read_loop_checkpoint
 from components.policy.rl.observations import observation_examples
-from components.policy.rl.rollout_workers import Player
-from components.policy.rl.rollouts_ahead import Played, RolloutSource
-from components.policy.rl.sampler_correction import RATIO_FIGURES, correct_for_sampler
+from components.policy.rl.players.rollout_workers import Player
+from components.policy.rl.players.rollouts_ahead import Played, RolloutSource
+from components.policy.rl.players.sampler_correction import RATIO_FIGURES, correct_for_sampler
 from components.policy.rl.task_source import TaskSource, returns_by_task
 from components.policy.rl.training_checks import check_collapse, check_learning_signal
 from components.policy.rl.training_sample import TrainingSample

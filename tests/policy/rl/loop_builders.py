@@ -18,7 +18,7 @@ from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.loop import (
     Loop,
 )
-from components.policy.rl.rollout_workers import LocalPlayer
+from components.policy.rl.players.rollout_workers import LocalPlayer
 from components.policy.rl.task_source import EvenTasks
 
 TASKS = [make_task(n, instruction=f"put a mug in desk {n}") for n in range(4)]

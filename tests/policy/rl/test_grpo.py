@@ -13,13 +13,13 @@ from pydantic import ValidationError
 
 from components.config.algorithm_config import GRPOConfig
 from components.language.training.examples import Example, Segment
+from components.policy.rl.advantages.family_normalisation import normalise_families
+from components.policy.rl.advantages.group_advantages import group_advantages
+from components.policy.rl.advantages.step_credit.gigpo import step_advantages
+from components.policy.rl.advantages.step_credit.salt import merged_advantages
 from components.policy.rl.algorithms.grpo import GRPO, per_token
 from components.policy.rl.algorithms.policy_gradient import clipped_loss, kl_estimate, mean_weights
-from components.policy.rl.family_normalisation import normalise_families
-from components.policy.rl.group_advantages import group_advantages
-from components.policy.rl.rewards import Rewards
-from components.policy.rl.step_credit.gigpo import step_advantages
-from components.policy.rl.step_credit.salt import merged_advantages
+from components.policy.rl.rewards.outcome_rewards import Rewards
 from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import Rollout
 

@@ -8,7 +8,7 @@ from builders import VOCABULARY, make_model
 from loop_builders import LORA, Rewarding, advantages_of, even_rows, make_loop, same, weights
 
 from components.policy.policy import Policy
-from components.policy.rl.step_credit.istar import ALPHA, ImplicitRewards
+from components.policy.rl.advantages.step_credit.istar import ALPHA, ImplicitRewards
 
 ISTAR = {"step_credit": "istar", "step_weight": 2.0}
 """`step_weight` at its default: iStar does not read it."""

@@ -10,8 +10,8 @@ from components.config import RLConfig
 from components.errors import TrainingError
 from components.policy.policy import Policy
 from components.policy.rl.algorithms.choose import make_algorithm
-from components.policy.rl.logged_player import NO_MORE, LoggedPlayer, as_rollout
 from components.policy.rl.loop import Loop
+from components.policy.rl.players.logged_player import NO_MORE, LoggedPlayer, as_rollout
 from components.policy.rl.task_source import EvenTasks
 from flows.stages.logged_rl import comparable_episodes
 

@@ -19,7 +19,7 @@ from components.policy.rl.algorithms.meta_rewarding import (
     acting_pair,
     area_under_curve,
 )
-from components.policy.rl.self_judge import (
+from components.policy.rl.rewards.self_judge import (
     JudgedEpisode,
     Judgement,
     battle_matrix,

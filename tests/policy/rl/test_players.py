@@ -11,7 +11,7 @@ from builders import make_task, make_transition
 from policy_worlds import CountingDream, policy, texts
 
 from components.errors import TrainingError
-from components.policy.rl.rollout_workers import LocalDreamPlayer, ProcessPoolPlayer
+from components.policy.rl.players.rollout_workers import LocalDreamPlayer, ProcessPoolPlayer
 
 TASKS = [make_task(n, instruction=f"put a mug in desk {n}") for n in range(5)]
 OPTIONS = {"max_steps": 2, "temperature": 1.0, "seed": 3}

@@ -9,8 +9,8 @@ from builders import VOCABULARY, make_episode, make_model, make_task
 
 from components.language.training.examples import Example
 from components.policy.policy import Policy
-from components.policy.rl.reward_model import RewardModel
-from components.policy.rl.rewards import HybridRewards
+from components.policy.rl.rewards.outcome_rewards import HybridRewards
+from components.policy.rl.rewards.reward_model import RewardModel
 from components.policy.rollout import Rollout
 
 
@@ -30,9 +30,9 @@ def test_before_training_every_state_is_as_likely_to_win_as_to_lose():
 
 
 def test_it_tells_new_successes_from_new_failures(monkeypatch):
-    monkeypatch.setattr("components.policy.rl.reward_model.EPOCHS", 12)
-    monkeypatch.setattr("components.policy.rl.reward_model.STEP_TOKENS", 256)
-    monkeypatch.setattr("components.policy.rl.reward_model.LEARNING_RATE", 3e-3)
+    monkeypatch.setattr("components.policy.rl.rewards.reward_model.EPOCHS", 12)
+    monkeypatch.setattr("components.policy.rl.rewards.reward_model.STEP_TOKENS", 256)
+    monkeypatch.setattr("components.policy.rl.rewards.reward_model.LEARNING_RATE", 3e-3)
     policy = Policy(make_model(hidden=32), VOCABULARY)
     before = {name: weight.clone() for name, weight in policy.model.state_dict().items()}
     model = RewardModel(policy)

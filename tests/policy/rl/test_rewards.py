@@ -8,7 +8,7 @@ import pytest
 from builders import make_episode, make_task
 
 from components.language.training.examples import Example
-from components.policy.rl.rewards import HybridRewards, Rewards, stratified_rewards
+from components.policy.rl.rewards.outcome_rewards import HybridRewards, Rewards, stratified_rewards
 from components.policy.rollout import Rollout
 
 

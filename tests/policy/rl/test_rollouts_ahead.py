@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from components.config import DreamRLConfig, LoraConfig
 from components.policy.rl.learner import Learner
 from components.policy.rl.loop import STALENESS
-from components.policy.rl.rollout_workers import LocalPlayer
-from components.policy.rl.sampler_correction import IMPORTANCE
+from components.policy.rl.players.rollout_workers import LocalPlayer
+from components.policy.rl.players.sampler_correction import IMPORTANCE
 from components.policy.rl.task_source import EvenTasks
 
 LORA = LoraConfig(rank=2, targets="all-linear")

@@ -13,11 +13,11 @@ from policy.rl.loop_builders import TASKS, Rewarding, even_rows, make_config, ma
 from components.errors import TrainingError
 from components.language.compute import Compute, has_bf16
 from components.policy.policy import Policy
-from components.policy.rl import sampler_correction
 from components.policy.rl.algorithms.algorithm import LossInputs
 from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.log_probabilities import score_without_gradients
-from components.policy.rl.sampler_correction import (
+from components.policy.rl.players import sampler_correction
+from components.policy.rl.players.sampler_correction import (
     IMPORTANCE,
     MAX_WEIGHT,
     RATIO_FIGURES,

@@ -19,7 +19,7 @@ from components.policy.rl.algorithms.meta_rewarding import MetaRewarding
 from components.policy.rl.algorithms.ppo import PPO
 from components.policy.rl.algorithms.rft import RFT, RestartingLearner
 from components.policy.rl.learner import Learner
-from components.policy.rl.rewards import HybridRewards, Progress, Rewards
+from components.policy.rl.rewards.outcome_rewards import HybridRewards, Progress, Rewards
 
 
 def make_algorithm(config: RLConfig, policy: Policy, progress: Progress | None = None) -> Algorithm:

@@ -40,14 +40,14 @@ from torch import Tensor
 from components.config.algorithm_config import GRPOConfig
 from components.config.rl_config import RLConfig
 from components.policy.policy import Policy
+from components.policy.rl.advantages.family_normalisation import normalise_families
+from components.policy.rl.advantages.group_advantages import group_advantages
+from components.policy.rl.advantages.step_credit.gigpo import step_advantages
+from components.policy.rl.advantages.step_credit.istar import ImplicitRewards
+from components.policy.rl.advantages.step_credit.salt import merged_advantages
 from components.policy.rl.algorithms.algorithm import LossInputs
 from components.policy.rl.algorithms.policy_gradient import PolicyGradient
-from components.policy.rl.family_normalisation import normalise_families
-from components.policy.rl.group_advantages import group_advantages
-from components.policy.rl.rewards import Rewards
-from components.policy.rl.step_credit.gigpo import step_advantages
-from components.policy.rl.step_credit.istar import ImplicitRewards
-from components.policy.rl.step_credit.salt import merged_advantages
+from components.policy.rl.rewards.outcome_rewards import Rewards
 from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import Rollout
 

@@ -36,7 +36,7 @@ from components.policy.policy import Policy
 from components.policy.rl.algorithms.dpo import PreferenceLoss
 from components.policy.rl.preferences import preference_samples
 from components.policy.rl.reference import Reference
-from components.policy.rl.self_judge import (
+from components.policy.rl.rewards.self_judge import (
     JudgedEpisode,
     Judgement,
     battle_matrix,

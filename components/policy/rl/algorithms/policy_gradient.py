@@ -13,9 +13,9 @@ from components.config.algorithm_config import PolicyGradientConfig
 from components.config.rl_config import RLConfig
 from components.policy.policy import Policy
 from components.policy.rl.algorithms.algorithm import Algorithm, LossInputs
+from components.policy.rl.players.sampler_correction import IMPORTANCE
 from components.policy.rl.reference import Reference
-from components.policy.rl.rewards import Rewards
-from components.policy.rl.sampler_correction import IMPORTANCE
+from components.policy.rl.rewards.outcome_rewards import Rewards
 from components.policy.rl.training_sample import TrainingSample
 
 

@@ -37,7 +37,7 @@ from components.policy.rl.algorithms.algorithm import LossInputs
 from components.policy.rl.algorithms.grpo import per_token
 from components.policy.rl.algorithms.policy_gradient import PolicyGradient
 from components.policy.rl.log_probabilities import score_without_gradients
-from components.policy.rl.rewards import Rewards
+from components.policy.rl.rewards.outcome_rewards import Rewards
 from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import Rollout
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from components.config.rl_config import RLConfig
 from components.policy.policy import Policy
-from components.policy.rl.rollout_workers import Player
+from components.policy.rl.players.rollout_workers import Player
 from components.policy.rl.task_source import TaskSource
 from components.policy.rollout import Rollout, Stamp
 from components.policy.task_draws import repeat_tasks

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from components.policy.rl.group_advantages import group_advantages
+from components.policy.rl.advantages.group_advantages import group_advantages
 from components.policy.rollout import Rollout
 
 

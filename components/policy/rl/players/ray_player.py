@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from components.cluster.ray_workers import RayWorkers
-from components.policy.rl.rollout_workers import DreamHost, DreamWorld, WorkersPlayer
+from components.policy.rl.players.rollout_workers import DreamHost, DreamWorld, WorkersPlayer
 from components.records import Transition
 
 _LOG = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""Who plays the rollouts of an iteration, and what corrects for players that are not the trained policy."""
