@@ -9,11 +9,18 @@ from prefect.settings import PREFECT_API_URL
 from rich.console import Console
 from rich.text import Text
 
-from components.errors import DataError, DreamGymError, TrackingError
+from components.errors import DataError, DreamGymError, TrackingError, TrainingError
 
 _FULL_DATABASE = ("database or disk is full", "disk I/O error")
 """Messages of SQLite when a write finds no space; SQLAlchemy and MLflow include them in theirs."""
 _NO_SERVER = ("Failed to reach API", "ephemeral Prefect API server", "ephemeral server")
+_NO_GPU_MEMORY = ("CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+_LOST_GPU = ("CUDA error", "CUDA driver error", "cuDNN error", "NCCL error", "NVML")
+"""Messages of torch when a GPU computes no more."""
+_SMALLER_BATCHES = (
+    "Lower the stage's batch_tokens (experience_model, cloning, rl) or vllm.cache_gb, or set "
+    "backbone.gradient_checkpointing=true."
+)
 _RETRY = "Type the same command again: finished stages are reused."
 _FREE_SPACE = f"Free some space. {_RETRY}"
 _START_SERVER = "Start the server that PREFECT_API_URL names, or unset it to let a server start by itself."
@@ -46,6 +53,12 @@ def _as_failure(error: BaseException) -> DreamGymError | None:
     if isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_SERVER):
         problem = f"Prefect cannot be reached: {str(error).splitlines()[0]}"
         return TrackingError(problem, next_step=_START_SERVER)
+    if isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_GPU_MEMORY):
+        problem = f"The GPU has too little memory: {str(error).splitlines()[0]}"
+        return TrainingError(problem, next_step=f"{_SMALLER_BATCHES} {_RETRY}")
+    if isinstance(error, RuntimeError) and any(words in str(error) for words in _LOST_GPU):
+        problem = f"The GPU computes no more: {str(error).splitlines()[0]}"
+        return TrainingError(problem, next_step=f"Look at it with nvidia-smi. {_RETRY}")
     if url := _lost_server(error):
         problem = f"Prefect's server at {url} does not answer any more: {error}."
         return TrackingError(problem, next_step=f"{_START_SERVER} {_RETRY}")

@@ -1,16 +1,17 @@
 """Expected failures are recognised in whatever exception contains them; bugs are not."""
 
+import re
+
 import httpx
 import pytest
 import sqlalchemy
+import torch
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from ports import free_port
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from components.errors import (
-    FidelityGateClosed,
-)
+from components.errors import FidelityGateClosed, TrainingError
 from flows.failures import expected_failure
 
 
@@ -68,3 +69,28 @@ def test_a_lost_prefect_server_is_an_expected_failure_and_other_failed_requests_
         and "same command again" in gone.next_step
     )
     assert broken is not None and "500" in broken.found
+
+
+@pytest.mark.parametrize(
+    ("words", "found", "next_step"),
+    [
+        (
+            "CUDA out of memory. Tried to allocate 2 GiB.",
+            "too little memory",
+            "batch_tokens.*same command again",
+        ),
+        (
+            "CUDA error: an illegal access\nCUDA kernel errors",
+            "computes no more: CUDA error: an",
+            "nvidia-smi",
+        ),
+        ("NCCL error in: comm.cpp", "computes no more", "same command again"),
+    ],
+)
+def test_a_gpu_without_memory_or_lost_is_named_with_what_to_type(words, found, next_step):
+    """As torch raises it; there is no GPU to lose here."""
+    kind = torch.OutOfMemoryError if "memory" in words else RuntimeError
+    failure = expected_failure(kind(words))
+    assert isinstance(failure, TrainingError) and found in failure.found and "\n" not in failure.found
+    assert re.search(next_step, failure.next_step)
+    assert expected_failure(ValueError(words)) is None
