@@ -31,7 +31,7 @@ def progress_logger(total: float) -> OnStep:
                 "update %d, %.0f %% of %s tokens, loss %.3f",
                 step,
                 100 * tokens / total,
-                f"{total / 1e6:.1f} M" if total >= 1e6 else f"{total:,}",
+                f"{total / 1e6:.1f} M" if total >= 1e6 else f"{total:,.0f}",
                 loss,
             )
 
