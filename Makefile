@@ -5,7 +5,7 @@ PYTHON ?= python3
 ENV ?=
 CONFIG ?= configs/quick$(if $(ENV),-$(ENV)).yaml
 ARGS ?=
-VLLM ?=
+VLLM ?= $(filter vllm,$(engine))
 RAY ?=
 
 VENV := .venv
@@ -20,9 +20,9 @@ TORCH := torch==2.13.0
 .DEFAULT_GOAL := help
 .PHONY: run play model check test test-long test-services lint typecheck ui doctor gpu-check docs chromium install clean help
 
-run: $(if $(filter browser,$(ENV)),chromium) install  ## Install, pull the data, and retrain to a promoted policy (ENV=webshop, or CONFIG=..., ARGS="key=value ...")
+run: $(if $(filter browser,$(ENV)),chromium) install  ## Install, pull the data, and retrain to a promoted policy (ENV=webshop, or CONFIG=..., engine=vllm, ARGS="key=value ...")
 	@test -f "$(CONFIG)" || { echo "There is no $(CONFIG). ENV is one of: $(ENVS); without it: ALFWorld."; exit 2; }
-	@code=0; $(BIN)/dreamgym retrain --config $(CONFIG) $(ARGS) || code=$$?; \
+	@code=0; $(BIN)/dreamgym retrain --config $(CONFIG) $(if $(engine),engine=$(engine)) $(ARGS) || code=$$?; \
 	if [ $$code -eq 4 ]; then echo "The run is complete; the gate refused the promotion (exit code 4), so the champion stays as it was."; \
 	elif [ $$code -ne 0 ]; then exit $$code; fi
 
