@@ -11,7 +11,7 @@ from __future__ import annotations
 from prefect import get_run_logger
 
 from components.evaluation.promotion.gate import Decision
-from flows.run.model_registration import register, register_experience_model
+from flows.run.models.model_registration import register, register_experience_model
 from flows.run.pipeline_run import Run
 from flows.run.progress_bar import Progress
 from flows.stages.clone import clone_policy

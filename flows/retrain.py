@@ -24,9 +24,9 @@ from components.evaluation.report.run_report import summary, write_report
 from components.tracking.runs import write_games
 from flows.logs_alone import LEFT_OUT, train_on_logs
 from flows.run.games.validation_games import record_validation_draw, with_validation_draw
+from flows.run.models.policy_export import export_policy
 from flows.run.pipeline_run import Run
 from flows.run.plan import PlannedStage
-from flows.run.policy_export import export_policy
 from flows.run.progress_bar import Progress
 from flows.run.run_data import has_live_world
 from flows.settings import MLFLOW_PORT

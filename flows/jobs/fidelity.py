@@ -51,8 +51,8 @@ from flows.run.pipeline_run import Run
 from flows.run.run_data import encoder_input, policy_backbone
 from flows.run.run_dream import open_dream
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
-from flows.run.system_turns import policy_system
-from flows.run.teacher_annotations import ANSWERS
+from flows.run.training.system_turns import policy_system
+from flows.run.training.teacher_annotations import ANSWERS
 from flows.stages.clone import clone_policy
 from flows.stages.experience_model import fine_tune_experience_model
 from flows.stages.synthetic_rl import train_in_dream

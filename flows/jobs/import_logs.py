@@ -28,7 +28,7 @@ from components.trajectories.imports.outcomes import JUDGE, outcome_rule
 from components.trajectories.imports.secrets import Masker
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.jobs.collect import STAGED, move_files
-from flows.run.teacher_annotations import ANSWERS
+from flows.run.training.teacher_annotations import ANSWERS
 
 SKIPPED = Path(".dreamgym", "import", "skipped.jsonl")
 """List of what was left out, in the repository."""

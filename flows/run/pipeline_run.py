@@ -31,7 +31,7 @@ from components.tracking.stage_store.stopwatch import Stopwatch
 from components.trajectories.dvc.snapshots import data_hash
 from components.trajectories.store import DataLayout
 from flows.dead_flow_runs import end_dead_runs
-from flows.run.pinned_models import pin_models
+from flows.run.models.pinned_models import pin_models
 from flows.run.run_manifest import CLOCK, name_flow_run, new_manifest, relative_to_root
 from flows.run.stage import Stage
 from flows.run.stage_curves import StageCurves, json_series

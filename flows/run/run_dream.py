@@ -20,8 +20,8 @@ from components.records import Transition
 from flows.run.pipeline_run import Run
 from flows.run.run_data import index_directories, known_episodes, open_buffer
 from flows.run.stage import Inputs
-from flows.run.system_turns import world_description
-from flows.run.teacher_annotations import ANSWERS
+from flows.run.training.system_turns import world_description
+from flows.run.training.teacher_annotations import ANSWERS
 
 
 def load_experience_model(config: Config, directory: Path, root: Path) -> DreamingModel:

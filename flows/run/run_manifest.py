@@ -14,7 +14,7 @@ from components.tracking.manifest import Manifest
 from components.tracking.process import this_process
 from components.tracking.run_environment import collect_environment
 from components.trajectories.dvc.snapshots import data_parts
-from flows.run.pinned_models import model_sources
+from flows.run.models.pinned_models import model_sources
 
 
 class RunClock:

@@ -19,7 +19,7 @@ from flows.run.live_adapter import live_adapter
 from flows.run.pipeline_run import Run
 from flows.run.run_data import episodes_to_clone, families_config, policy_backbone
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
-from flows.run.system_turns import policy_system
+from flows.run.training.system_turns import policy_system
 from flows.training_log import curve_logger, progress_logger, speed_metrics
 
 ALTERNATIVES = 3

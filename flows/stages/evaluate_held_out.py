@@ -12,8 +12,8 @@ from pathlib import Path
 from components.tracking.held_out_ledger import note_held_out_read
 from flows.run.games.policy_games import games_config, held_out_tasks, play_games, success_rates
 from flows.run.pipeline_run import Run
-from flows.run.rl_training import SNAPSHOTS
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
+from flows.run.training.rl_training import SNAPSHOTS
 
 
 @stage_flow("evaluate-policy")

@@ -24,7 +24,7 @@ from flows.run.pipeline_run import Run
 from flows.run.run_data import encoder_input, families_config, read_episodes
 from flows.run.run_dream import open_dream
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
-from flows.run.system_turns import policy_system
+from flows.run.training.system_turns import policy_system
 
 POLICIES = {"cloned": "clone", "dreamed": "synthetic_rl"}
 """Name of a policy -> the stage that trains it."""

@@ -10,7 +10,6 @@ from components.evaluation.metrics.intervals import Estimate
 from components.evaluation.metrics.retrieval_recall import recall_metrics
 from components.experience.prompted_model import save_card
 from components.tracking.stage_store.stage_result import StageResult
-from flows.run.experience_training import experience_model_config, measure_fidelity, train_and_measure
 from flows.run.pipeline_run import Run
 from flows.run.run_data import (
     encoder_input,
@@ -20,7 +19,12 @@ from flows.run.run_data import (
     read_episodes,
 )
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
-from flows.run.system_turns import world_description
+from flows.run.training.experience_training import (
+    experience_model_config,
+    measure_fidelity,
+    train_and_measure,
+)
+from flows.run.training.system_turns import world_description
 
 
 @stage_flow("experience-model")

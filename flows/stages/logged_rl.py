@@ -13,9 +13,9 @@ from components.policy.rl.task_source import EvenTasks
 from components.policy.rollout import Rollout, Stamp
 from components.records import Trajectory
 from flows.run.pipeline_run import Run
-from flows.run.rl_training import build_loop, finish_training, run_loop, snapshots_config
 from flows.run.run_data import families_config, training_episodes
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
+from flows.run.training.rl_training import build_loop, finish_training, run_loop, snapshots_config
 
 OF_THE_LOGS = ("success_rate", "return_mean", "episode_length", "broken_episodes")
 """Figures of the loop that tell nothing of the policy: they are those of the recorded episodes."""

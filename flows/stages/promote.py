@@ -18,7 +18,7 @@ from components.tracking.stage_store.hashes import text_hash
 from components.trajectories.store import read_tasks
 from flows.run.games.policy_games import play_games
 from flows.run.games.validation_games import validation_games
-from flows.run.model_registration import register, register_experience_model
+from flows.run.models.model_registration import register, register_experience_model
 from flows.run.pipeline_run import Run
 from flows.run.stage import RUN_NAME
 

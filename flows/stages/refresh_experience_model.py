@@ -14,10 +14,10 @@ from components.evaluation.metrics.intervals import exact_value
 from components.records import Trajectory
 from components.trajectories.recording import with_reasoning
 from components.trajectories.replay_log import append_once
-from flows.run.experience_training import experience_model_config, train_and_measure
 from flows.run.pipeline_run import Run
 from flows.run.run_data import EXPERIENCE, encoder_input, experience_input, model_episodes, read_experience
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
+from flows.run.training.experience_training import experience_model_config, train_and_measure
 
 SOURCES = ("synthetic_rl", "check_dreamed", "sim_to_real")
 """Stages of the round before that play real episodes of its policy."""

@@ -17,7 +17,9 @@ from components.policy.rl.task_source import EvenTasks
 from components.policy.rollout import Rollout, Stamp
 from components.records import REAL
 from flows.run.pipeline_run import Run
-from flows.run.rl_training import (
+from flows.run.run_data import EXPERIENCE, families_config, training_tasks
+from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
+from flows.run.training.rl_training import (
     build_loop,
     delay_config,
     finish_training,
@@ -27,8 +29,6 @@ from flows.run.rl_training import (
     snapshots_config,
     training_adapter,
 )
-from flows.run.run_data import EXPERIENCE, families_config, training_tasks
-from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 
 
 @stage_flow("sim-to-real")

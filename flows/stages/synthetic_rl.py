@@ -38,7 +38,18 @@ from components.records import SYNTHETIC, Task
 from components.trajectories.replay_log import read_log
 from components.trajectories.store import held_out
 from flows.run.pipeline_run import Run
-from flows.run.rl_training import (
+from flows.run.run_data import (
+    EXPERIENCE,
+    encoder_input,
+    experience_input,
+    families_config,
+    index_directories,
+    known_episodes,
+    training_tasks,
+)
+from flows.run.run_dream import dream_with, load_experience_model
+from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
+from flows.run.training.rl_training import (
     CHECKPOINT,
     OnRollouts,
     build_loop,
@@ -52,19 +63,8 @@ from flows.run.rl_training import (
     undisturbed,
     write_iteration,
 )
-from flows.run.run_data import (
-    EXPERIENCE,
-    encoder_input,
-    experience_input,
-    families_config,
-    index_directories,
-    known_episodes,
-    training_tasks,
-)
-from flows.run.run_dream import dream_with, load_experience_model
-from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
-from flows.run.system_turns import world_description
-from flows.run.teacher_annotations import ANSWERS, endpoint_slice
+from flows.run.training.system_turns import world_description
+from flows.run.training.teacher_annotations import ANSWERS, endpoint_slice
 
 REPLAY = "replay"
 """Output of the stage: the dreamed transitions, one Parquet file for each iteration."""

@@ -10,7 +10,7 @@ from components.language.training.examples import Example
 from components.policy.rollout import Rollout
 from components.records import LOST_ACTION
 from components.trajectories.replay_log import read_log
-from flows.run.rl_training import keep_transitions, undisturbed
+from flows.run.training.rl_training import keep_transitions, undisturbed
 
 
 def test_lost_actions_are_in_no_log_and_in_no_replay(tmp_path):

@@ -11,7 +11,7 @@ from components.language.adapters import ADAPTER
 from components.language.compute import Compute
 from components.policy.behaviour_cloning import clone
 from components.policy.policy import Policy
-from flows.run.policy_export import write_policy
+from flows.run.models.policy_export import write_policy
 
 IDS = torch.tensor([[1, 2, 3]])
 

@@ -14,7 +14,7 @@ from foreign import make_checkpoint
 from ports import free_port
 
 from components.language.backbone import load_backbone, save_model
-from flows.run.policy_export import write_policy
+from flows.run.models.policy_export import write_policy
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "act.py"

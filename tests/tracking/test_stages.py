@@ -210,7 +210,7 @@ def test_the_code_of_a_stage_is_what_its_module_imports_directly_or_not():
         "components.policy.rl.loop",
         "components.language.vocabulary.markers",
         "components.evaluation.dream_watch",
-        "flows.run.rl_training",
+        "flows.run.training.rl_training",
         "components.language.threads",
     } <= set(found)
     assert not any(

@@ -35,8 +35,8 @@ from flows.jobs.studies.study_cells import cell_file, cell_of_run, read_cell, wr
 from flows.jobs.studies.study_methods import BASE, METHODS, Method, bases_against
 from flows.run.pipeline_run import Run
 from flows.run.plan import PlannedStage
-from flows.run.rl_training import SNAPSHOTS
 from flows.run.stage import Stage
+from flows.run.training.rl_training import SNAPSHOTS
 from flows.stages.check_dream import check_dream
 from flows.stages.clone import clone_policy
 from flows.stages.evaluate_held_out import evaluate_policy, evaluate_snapshots

@@ -14,7 +14,7 @@ from components.policy.endpoint_player import EndpointEpisode, play_with_endpoin
 from components.records import Task
 from flows.run.games.policy_games import ROWS
 from flows.run.live_adapter import live_adapter
-from flows.run.system_turns import policy_system
+from flows.run.training.system_turns import policy_system
 
 ENDPOINT = "endpoint"
 """Name of the policy that is the model at `endpoint`."""

@@ -17,7 +17,7 @@ from components.records import Task
 from components.trajectories.store import read_tasks
 from flows.run.live_adapter import live_adapter
 from flows.run.pipeline_run import Run
-from flows.run.system_turns import policy_system
+from flows.run.training.system_turns import policy_system
 
 ROWS = 64
 """Tasks that are played as one batch."""

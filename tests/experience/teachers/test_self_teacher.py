@@ -18,7 +18,7 @@ from components.experience.teachers.self_teacher import MAX_REASON_TOKENS, SelfT
 from components.language.backbone import load_backbone
 from components.language.compute import Compute
 from flows.checks.answer_limits import answer_lengths
-from flows.run.teacher_annotations import RECORD, self_teacher, teach
+from flows.run.training.teacher_annotations import RECORD, self_teacher, teach
 
 SETTINGS = ExperienceModelConfig(teacher="self", recall=0)
 EPISODES = [

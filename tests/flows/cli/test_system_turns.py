@@ -7,7 +7,7 @@ import pytest
 from components.config import load_config
 from components.experience.formats import chat_world
 from components.policy.formats import chat_agent
-from flows.run.system_turns import experience_model_system, policy_system
+from flows.run.training.system_turns import experience_model_system, policy_system
 
 
 def test_the_adapter_says_what_world_it_is_and_which_actions_there_are():

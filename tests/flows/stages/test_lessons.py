@@ -7,8 +7,8 @@ from name_lists import EPISODES
 from components.config import RetrievalConfig, load_config
 from components.errors import ConfigError
 from components.experience.retrieval.replay_buffer import ReplayBuffer
-from flows.run.experience_training import training_examples
 from flows.run.run_dream import quotation_check
+from flows.run.training.experience_training import training_examples
 
 BUFFER = ReplayBuffer(RetrievalConfig(), [step for episode in EPISODES for step in episode.steps])
 

@@ -12,7 +12,7 @@ from components.environments import make_adapter
 from components.language.training.examples import Example
 from components.policy.rl.loop import LoopState
 from components.policy.rollout import Rollout
-from flows.run.rl_training import finish_training, impossible_actions
+from flows.run.training.rl_training import finish_training, impossible_actions
 
 
 class SavedPolicy:

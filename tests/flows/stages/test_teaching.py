@@ -13,7 +13,7 @@ from prefect.logging import disable_run_logger
 from components.config import Config, ExperienceModelConfig
 from components.errors import EndpointError
 from components.tracking.manifest import Costs
-from flows.run.teacher_annotations import ANSWERS, teach
+from flows.run.training.teacher_annotations import ANSWERS, teach
 from flows.training_log import tenths_logger
 
 EPISODES = [

@@ -10,7 +10,7 @@ from foreign import CHATML, make_checkpoint
 from components.config import load_config
 from components.errors import ConfigError
 from components.language.pretrained.model_directory import ModelSource, find_model, is_hub_name
-from flows.run.pinned_models import model_sources, pin_models
+from flows.run.models.pinned_models import model_sources, pin_models
 
 NAME = "maker/tiny-model"
 COMMIT = "7ae557604adf67be50417f59c2c2f167def9a775"

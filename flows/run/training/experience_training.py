@@ -46,8 +46,8 @@ from flows.run.run_data import (
 )
 from flows.run.run_dream import load_experience_model, quotation_check
 from flows.run.stage import Inputs, Outcome
-from flows.run.system_turns import experience_model_system
-from flows.run.teacher_annotations import endpoint_slice, self_teacher, teach
+from flows.run.training.system_turns import experience_model_system
+from flows.run.training.teacher_annotations import endpoint_slice, self_teacher, teach
 from flows.training_log import curve_logger, progress_logger, speed_metrics, tenths_logger
 
 EXERCISE_KINDS = 4
