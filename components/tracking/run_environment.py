@@ -58,6 +58,9 @@ class Hardware(Closed):
     cores: int = Field(0, description="Cores that this process may use.")
     memory_bytes: int = Field(0, description="Main memory.")
     threads: int = Field(0, description="torch threads of the run.")
+    training_processes: int = Field(
+        1, description="Processes that trained together; another number changes the numbers by rounding."
+    )
     device: str = Field("", description="Device on which the run's models train and decode: cpu or cuda.")
     gpus: list[str] = Field(
         default_factory=list, description="Name and memory of each NVIDIA GPU, from nvidia-smi."
@@ -151,7 +154,13 @@ def describe_hardware(threads: int = 0, device: str = "") -> Hardware:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
     memory = psutil.virtual_memory().total
     return Hardware(
-        cpu=_cpu_model(), cores=cores, memory_bytes=memory, threads=threads, device=device, gpus=_gpu_names()
+        cpu=_cpu_model(),
+        cores=cores,
+        memory_bytes=memory,
+        threads=threads,
+        training_processes=int(os.environ.get("WORLD_SIZE", "1")),
+        device=device,
+        gpus=_gpu_names(),
     )
 
 

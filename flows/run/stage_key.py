@@ -14,7 +14,6 @@ from components.environments import adapter_modules
 from components.environments.text_world.import_path import look_here
 from components.language.compute import Compute
 from components.language.engines.open_engine import engine_identity
-from components.language.training import parallel, sharding
 from components.tracking.stage_store.hashes import tree_hash, with_imports
 from components.tracking.stage_store.stage_keys import key_parts, read_pins
 from components.tracking.stage_store.stage_result import StageResult
@@ -91,7 +90,8 @@ def input_paths(stage: Stage, results: Mapping[str, StageResult]) -> dict[str, P
 def compute_settings(compute: Compute, *, training: bool) -> dict[str, Any]:
     """Return what of the hardware and its arithmetic changes a stage's numbers.
 
-    Each device rounds differently.
+    Each device rounds differently. So does each number of processes that train together; it is in the
+    manifest and not here, so that a stage that was begun on two goes on on one.
 
     Args:
         training: whether the stage trains a model.
@@ -102,10 +102,6 @@ def compute_settings(compute: Compute, *, training: bool) -> dict[str, Any]:
         values["engine"] = engine
     if not training:
         return values
-    if parallel.size() > 1:
-        values["training_processes"] = parallel.size()
-        if sharding.is_requested():
-            values["training_sharded"] = True
     return values | {"gradient_checkpointing": compute.gradient_checkpointing}
 
 

@@ -207,7 +207,10 @@ def _warm_up_steps(examples: Sequence[Example], batch_tokens: int, epochs: float
 
 
 def _fingerprint(model: Any, examples: Sequence[Example], plan: TrainingPlan) -> str:
-    """A hash of the weights, the examples and the settings: the key of the run's checkpoints."""
+    """A hash of the weights, the examples and the settings: the key of the run's checkpoints.
+
+    The number of processes is not in it: a checkpoint holds whole tensors, and any number goes on from it.
+    """
     settings: list[float | str] = [
         plan.learning_rate,
         plan.batch_tokens,
@@ -216,8 +219,6 @@ def _fingerprint(model: Any, examples: Sequence[Example], plan: TrainingPlan) ->
         plan.optimizer,
     ]
     settings += [] if plan.compute.precision == "fp32" else [plan.compute.precision]
-    settings += [] if parallel.size() == 1 else [parallel.size()]
-    settings += ["sharded"] if is_requested() else []
     digest = hashlib.sha256(repr(settings).encode())
     for name, weight in model.named_parameters():
         digest.update(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -85,8 +86,18 @@ def train(place: Path):
     """Write the losses and weights to compare: fine-tuning (also resumed), GRPO, PPO, LoRA, and one error."""
     model = make_model()
     results = {"share": parallel.run_on_all_ranks(largest_share, make_model())}
+
+    def keep_an_early_checkpoint(step, tokens, loss):
+        if step == 4:
+            shutil.copy(place / "checkpoint.pt", place / "early.pt")
+
     record = supervised_finetune(
-        model, EXAMPLES, checkpoint=place / "checkpoint.pt", checkpoint_every=3, **SETTINGS
+        model,
+        EXAMPLES,
+        checkpoint=place / "checkpoint.pt",
+        checkpoint_every=3,
+        on_step=keep_an_early_checkpoint,
+        **SETTINGS,
     )
     resumed_model = make_model()
     results["resumed"] = supervised_finetune(
@@ -143,8 +154,20 @@ def test_two_processes_give_the_weights_of_one(tmp_path, divides_weights):
     assert one["share"] == 1 and (two["share"] < 0.55 if divides_weights else two["share"] == 1)
     for name in ("losses", "resumed", "adapted", "grpo", "ppo", "lora"):
         torch.testing.assert_close(torch.tensor(two[name]), torch.tensor(one[name]), rtol=1e-3, atol=1e-4)
-    for mine, other in zip(*(torch.load(place / "weights.pt") for place in places), strict=True):
+    weights = [torch.load(place / "weights.pt") for place in places]
+    for mine, other in zip(*weights, strict=True):
         torch.testing.assert_close(other, mine, rtol=1e-3, atol=1e-4)
+    alone = make_model()
+    taken: list[int] = []
+    supervised_finetune(
+        alone,
+        EXAMPLES,
+        checkpoint=places[1] / "early.pt",
+        on_step=lambda step, *_: taken.append(step),
+        **SETTINGS,
+    )
+    assert taken[0] == 4, "one process goes on where two were"
+    torch.testing.assert_close(list(alone.parameters()), weights[0][0], rtol=1e-3, atol=1e-4)
 
 
 def test_the_shares_of_all_ranks_are_all_items(monkeypatch):
