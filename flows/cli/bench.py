@@ -33,7 +33,8 @@ verbs = typer.Typer()
 Benchmark = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="Benchmark to run: `dream`, `train`, `profile`, `overhead`, `gpu` or `cluster`."
+        metavar="NAME",
+        help="Benchmark to run: `dream`, `train`, `profile`, `overhead`, `gpu`, `cluster` or `data`.",
     ),
 ]
 Model = Annotated[
@@ -53,6 +54,9 @@ Threads = Annotated[int, typer.Option(min=1, help="Torch threads of each contest
 Tiny = Annotated[
     bool,
     typer.Option("--tiny", help="`gpu`: a tiny model for a moment: tries the benchmark, measures nothing."),
+]
+Sizes = Annotated[
+    str, typer.Option(help="`data`: numbers of transitions, multiples of 20, separated by commas.")
 ]
 Env = Annotated[str, typer.Option(metavar="NAME", help="Short for --config configs/quick-NAME.yaml.")]
 
@@ -81,6 +85,7 @@ def bench(
     rounds: Rounds = 5,
     threads: Threads = 1,
     tiny: Tiny = False,
+    sizes: Sizes = "10000,100000,1000000",
     env: Env = "",
     config: ConfigFile = None,
     root: Root = None,
@@ -105,6 +110,8 @@ def bench(
     `cluster`: the real environment on a Ray cluster (`cluster`, or one of this machine) against processes of
     this machine, with one and with `environment.workers` workers.
 
+    `data`: time and memory of files, validation, snapshots and retrieval, at several numbers of transitions.
+
     `overhead`: the share of the newest complete run's wall time outside its stages; it runs nothing.
 
     Examples:
@@ -127,6 +134,9 @@ def bench(
         check_machine(workspace, versions=False)
         if name == "gpu":
             page.replace(_bench_gpu(page, settings, tiny))
+            return
+        if name == "data":
+            page.replace(_bench_data(page, sizes))
             return
         options = BenchSettings(model, policy, episodes, tasks, rounds, threads)
         metrics = _run_benchmark(name, page, settings, workspace, options)
@@ -186,6 +196,14 @@ def _bench_gpu(page: Output, settings: Config, tiny: bool) -> dict[str, Any]:
     result = bench_gpu(compute_of(settings), tiny=tiny, cache_gb=settings.vllm.cache_gb, report=print_status)
     print_gpu(page, result)
     return result
+
+
+def _bench_data(page: Output, sizes: str) -> dict[str, Any]:
+    from flows.jobs.bench.data_size import bench_data, print_data, read_sizes
+
+    found = bench_data(read_sizes(sizes), print_status)
+    print_data(page, found)
+    return {"transitions": found}
 
 
 def _bench_dream(

@@ -51,7 +51,7 @@ from flows.printing.formats import level
 from flows.printing.output import Output
 from flows.printing.table import Column, Table
 
-BENCHMARKS = ("dream", "train", "profile", "overhead", "gpu", "cluster")
+BENCHMARKS = ("dream", "train", "profile", "overhead", "gpu", "cluster", "data")
 DREAM = "dream"
 PLAIN = "plain_generate"
 STOCK = "stock_environment"
