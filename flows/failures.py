@@ -14,12 +14,15 @@ from components.errors import DataError, DreamGymError, TrackingError, TrainingE
 _FULL_DATABASE = ("database or disk is full", "disk I/O error")
 """Messages of SQLite when a write finds no space; SQLAlchemy and MLflow include them in theirs."""
 _NO_SERVER = ("Failed to reach API", "ephemeral Prefect API server", "ephemeral server")
-_NO_GPU_MEMORY = ("CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
-_LOST_GPU = ("CUDA error", "CUDA driver error", "cuDNN error", "NCCL error", "NVML")
-"""Messages of torch when a GPU computes no more."""
+_NO_GPU_MEMORY = ("CUDA out of memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+_LOST_GPU = (
+    *("unspecified launch failure", "uncorrectable ECC error", "GPU is lost", "fallen off the bus"),
+    *("NCCL error", "CUDA driver error: unknown error", "CUDA error: unknown error"),
+)
+"""Messages of torch when a GPU computes no more. Failed asserts and illegal accesses are bugs."""
 _SMALLER_BATCHES = (
     "Lower the stage's batch_tokens (experience_model, cloning, rl) or vllm.cache_gb, or set "
-    "backbone.gradient_checkpointing=true."
+    "backbone.gradient_checkpointing=true, and type the command again: finished stages are reused."
 )
 _RETRY = "Type the same command again: finished stages are reused."
 _FREE_SPACE = f"Free some space. {_RETRY}"
@@ -55,7 +58,7 @@ def _as_failure(error: BaseException) -> DreamGymError | None:
         return TrackingError(problem, next_step=_START_SERVER)
     if isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_GPU_MEMORY):
         problem = f"The GPU has too little memory: {str(error).splitlines()[0]}"
-        return TrainingError(problem, next_step=f"{_SMALLER_BATCHES} {_RETRY}")
+        return TrainingError(problem, next_step=_SMALLER_BATCHES)
     if isinstance(error, RuntimeError) and any(words in str(error) for words in _LOST_GPU):
         problem = f"The GPU computes no more: {str(error).splitlines()[0]}"
         return TrainingError(problem, next_step=f"Look at it with nvidia-smi. {_RETRY}")

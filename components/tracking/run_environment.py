@@ -58,8 +58,10 @@ class Hardware(Closed):
     cores: int = Field(0, description="Cores that this process may use.")
     memory_bytes: int = Field(0, description="Main memory.")
     threads: int = Field(0, description="torch threads of the run.")
-    training_processes: int = Field(
-        1, description="Processes that trained together; another number changes the numbers by rounding."
+    training_processes: int | None = Field(
+        None,
+        description="Processes that trained together what the run made itself; another number changes the "
+        "numbers by rounding. None: not recorded.",
     )
     device: str = Field("", description="Device on which the run's models train and decode: cpu or cuda.")
     gpus: list[str] = Field(

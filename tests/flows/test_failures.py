@@ -77,20 +77,21 @@ def test_a_lost_prefect_server_is_an_expected_failure_and_other_failed_requests_
         (
             "CUDA out of memory. Tried to allocate 2 GiB.",
             "too little memory",
-            "batch_tokens.*same command again",
+            "batch_tokens.*type the command",
         ),
-        (
-            "CUDA error: an illegal access\nCUDA kernel errors",
-            "computes no more: CUDA error: an",
-            "nvidia-smi",
-        ),
+        ("CUDA error: out of memory", "too little memory", "batch_tokens"),
+        ("CUDA error: unspecified launch failure\nCUDA kernel", "computes no more: CUDA error", "nvidia-smi"),
         ("NCCL error in: comm.cpp", "computes no more", "same command again"),
     ],
 )
 def test_a_gpu_without_memory_or_lost_is_named_with_what_to_type(words, found, next_step):
     """As torch raises it; there is no GPU to lose here."""
-    kind = torch.OutOfMemoryError if "memory" in words else RuntimeError
+    kind = torch.OutOfMemoryError if "Tried" in words else RuntimeError
     failure = expected_failure(kind(words))
     assert isinstance(failure, TrainingError) and found in failure.found and "\n" not in failure.found
     assert re.search(next_step, failure.next_step)
     assert expected_failure(ValueError(words)) is None
+
+
+def test_an_index_out_of_range_on_a_gpu_is_a_bug():
+    assert expected_failure(RuntimeError("CUDA error: device-side assert triggered")) is None

@@ -99,15 +99,7 @@ def _require_more_than_numbers(it: Subject, tasks: Sequence[Task]) -> None:
     Such a number can be a count of episodes, or a time.
     """
     groups = _grouped(tasks, lambda task: _NUMBER.sub("#", task.initial_state))
-    different = sum(
-        len(
-            {
-                tuple((_NUMBER.sub("#", state), reward) for stream in one for state, reward in stream)
-                for one in _streams(it, group)
-            }
-        )
-        for group in groups
-    )
+    different = sum(len(_streams(it, group, lambda state: _NUMBER.sub("#", state))) for group in groups)
     if 2 * different > len(tasks):
         return
     example = max(groups, key=len)
@@ -120,11 +112,16 @@ def _require_more_than_numbers(it: Subject, tasks: Sequence[Task]) -> None:
     )
 
 
-def _streams(it: Subject, tasks: Sequence[Task]) -> set[tuple[Stream, ...]]:
+def _streams(
+    it: Subject, tasks: Sequence[Task], shown: Callable[[str], str] = str
+) -> set[tuple[Stream, ...]]:
     """Return the different answers to the same actions of tasks that open alike.
 
     The actions are those of the longest episode, then of won ones until all tasks differ: what a seed decided
     may show in the winning action alone.
+
+    Args:
+        shown: what of a state is compared.
     """
     if len(tasks) == 1:
         return {()}
@@ -137,9 +134,9 @@ def _streams(it: Subject, tasks: Sequence[Task]) -> set[tuple[Stream, ...]]:
     for actions in tried:
         for start in range(0, len(tasks), rows):
             found = _answers(it.world, tasks[start : start + rows], actions)
-            streams[start : start + rows] = [
-                (*before, stream) for before, stream in zip(streams[start : start + rows], found, strict=True)
-            ]
+            for place, stream in enumerate(found, start):
+                seen = tuple((shown(state), reward) for state, reward in stream)
+                streams[place] = (*streams[place], seen)
         if len(set(streams)) == len(tasks):
             break
     return set(streams)

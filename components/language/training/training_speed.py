@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -90,7 +91,7 @@ class SpeedWatch:
     def figures(self, tokens: int, seconds: float) -> dict[str, float]:
         """`tokens_per_second` of all ranks; on a GPU also `gpu_memory_gb` (the most that tensors took),
         `gpu_mfu` (operations of the tokens over those that the GPUs could do in bf16) and `gpu_utilisation`
-        (share of the time in which it computed anything), as far as they are known.
+        (share of the time in which it computed anything; NaN without a look), as far as they are known.
         """
         rate = tokens / max(seconds, 1e-9)
         figures = {"tokens_per_second": rate}
@@ -100,6 +101,6 @@ class SpeedWatch:
         peak = peak_operations(torch.cuda.get_device_name(self._gpu))
         if peak is not None:
             figures["gpu_mfu"] = rate * self._operations / (peak * parallel.size())
-        if self._utilisations:
-            figures["gpu_utilisation"] = sum(self._utilisations) / len(self._utilisations) / 100
+        looks = len(self._utilisations)
+        figures["gpu_utilisation"] = sum(self._utilisations) / looks / 100 if looks else math.nan
         return figures

@@ -67,20 +67,28 @@ def chat_parts(tokenizer: Any) -> ChatParts:
         system, before_system = [], None
         parts = _split(_render(tokenizer, messages), False)
     before_user, before_reply, after_reply = parts[:3]
-    asked = _render(tokenizer, system + messages[:1], add_generation_prompt=True, enable_thinking=False)
+    asked = _render(tokenizer, system + messages[:1], add_generation_prompt=True)
     before_asked = asked.rpartition(MESSAGES[0])[2]
     if before_asked.startswith(before_reply) and not _leaves_thinking_open(before_asked):
         before_reply = before_asked
-    return ChatParts(before_system, before_user, before_reply, after_reply)
+    return ChatParts(before_system, before_user, before_reply, after_reply.lstrip())
 
 
 def renders_as(tokenizer: Any, parts: ChatParts) -> bool:
-    """Whether a server that renders the template, with nothing set, sends what `parts` put together."""
-    has_system = parts.before_system is not None
-    messages = [{"role": "system", "content": SYSTEM}] if has_system else []
-    messages += [{"role": role, "content": text} for role, text in zip(ROLES, MESSAGES, strict=True)]
-    expected = f"{parts.before_system}{SYSTEM}" if has_system else ""
-    question, reply, second = MESSAGES
+    """Whether a server that renders the template, with nothing set, sends what `parts` put together.
+
+    Whitespace at the ends of messages, which some templates cut off, is not looked at.
+    """
+    if (
+        parts.before_system is None
+    ):  # a client sends a system message, which `begin` puts in front of the first
+        return False
+    question, reply, second = MESSAGES[0], f"<think>x</think>{MESSAGES[1]}", MESSAGES[2]
+    messages = [{"role": "system", "content": SYSTEM}]
+    messages += [
+        {"role": role, "content": text} for role, text in zip(ROLES, (question, reply, second), strict=True)
+    ]
+    expected = f"{parts.before_system}{SYSTEM}"
     expected += f"{parts.before_user}{question}{parts.before_reply}{reply}{parts.after_reply}{second}"
     expected += parts.before_reply
     try:
@@ -90,25 +98,33 @@ def renders_as(tokenizer: Any, parts: ChatParts) -> bool:
     return bool(rendered == expected)
 
 
-def own_template(parts: ChatParts) -> str:
-    """A Jinja template that renders a conversation of user and assistant in turn from `parts`."""
+def own_template(parts: ChatParts, end: str) -> str:
+    """A Jinja template that renders a conversation of user and assistant in turn from `parts`.
+
+    Without a system turn a system message is put in front of the first user message.
+
+    Args:
+        end: text of the token that ends a reply; behind a last reply nothing but it and whitespace stands.
+    """
     before_user, before_reply, after_reply = map(
         _quoted, (parts.before_user, parts.before_reply, parts.after_reply)
     )
-    begin, turns = "", "messages"
-    if parts.before_system is not None:
-        has_system = "messages and messages[0]['role'] == 'system'"
-        begin = f"{{{{ {_quoted(parts.before_system)} }}}}"
-        begin += f"{{% if {has_system} %}}{{{{ messages[0]['content'] }}}}{{% endif %}}"
-        turns = f"(messages[1:] if {has_system} else messages)"
+    behind = parts.after_reply[len(end) :]
+    last = _quoted(end + behind[: len(behind) - len(behind.lstrip())])
+    told = "{% set told = messages[0]['content'] if messages and messages[0]['role'] == 'system' else '' %}"
+    turns = "(messages[1:] if messages and messages[0]['role'] == 'system' else messages)"
+    begin, first = f"{told}{{{{ {_quoted(parts.before_system or '')} + told }}}}", ""
+    if parts.before_system is None:
+        begin, first = told, "{% if loop.first and told %}{{ told + '\\n\\n' }}{% endif %}"
     return (
-        f"{begin}{{% for turn in {turns} %}}{{% if turn['role'] == 'user' %}}"
-        f"{{{{ {before_user} if loop.first else {after_reply} }}}}{{{{ turn['content'] }}}}"
+        f"{begin}{{% for turn in {turns} %}}"
+        "{% if turn['role'] != ('assistant' if loop.index0 % 2 else 'user') %}"
+        "{{ raise_exception('Expected user and assistant in turn, found ' + turn['role']) }}{% endif %}"
+        "{% if turn['role'] == 'user' %}"
+        f"{{{{ {before_user} if loop.first else {after_reply} }}}}{first}{{{{ turn['content'] }}}}"
         f"{{% if not loop.last or add_generation_prompt %}}{{{{ {before_reply} }}}}{{% endif %}}"
-        "{% elif turn['role'] == 'assistant' %}{{ turn['content'] }}"
-        f"{{% if loop.last %}}{{{{ {after_reply} }}}}{{% endif %}}"
-        "{% else %}{{ raise_exception('Expected user and assistant in turn, found ' + turn['role']) }}"
-        "{% endif %}{% endfor %}"
+        f"{{% else %}}{{{{ turn['content'] }}}}{{% if loop.last %}}{{{{ {last} }}}}{{% endif %}}{{% endif %}}"
+        "{% endfor %}"
     )
 
 
@@ -121,11 +137,17 @@ def _leaves_thinking_open(text: str) -> bool:
 
 
 def _render(tokenizer: Any, messages: list[dict[str, str]], **settings: bool) -> str:
+    """What the template writes without thinking, where it can be told so, and with a fixed date."""
     try:
         template = FIXED_DATE + tokenizer.get_chat_template()
         return str(
             tokenizer.apply_chat_template(
-                messages, chat_template=template, tokenize=False, date_string=DATE, **settings
+                messages,
+                chat_template=template,
+                tokenize=False,
+                date_string=DATE,
+                enable_thinking=False,
+                **settings,
             )
         )
     except Exception as error:  # a template is a program and may raise any exception

@@ -56,15 +56,15 @@ class ChatVocabulary(Vocabulary):
         self._control_ids = {index for index, token in added_tokens.items() if token.content.strip()}
         self._cached: dict[str, tuple[int, ...]] = {}
         self._parts = chat_parts(tokenizer)
-        if not renders_as(tokenizer, self._parts):
-            tokenizer.chat_template = own_template(self._parts)
         self.reply_start = self._encode_template(self._parts.before_reply)
         self._before_system = self._encode_template(self._parts.before_system or "")
         self._before_user = self._encode_template(self._parts.before_user)
-        after_reply = self._encode_template(self._parts.after_reply.lstrip())
+        after_reply = self._encode_template(self._parts.after_reply)
         if not after_reply or after_reply[0] not in self._control_ids:
             raise _no_end_of_reply(self._parts)
         self.end_id = after_reply[0]
+        if not renders_as(tokenizer, self._parts):
+            tokenizer.chat_template = own_template(self._parts, added_tokens[self.end_id].content)
         self._after_end = after_reply[1:]
         end_of_sequence = tokenizer.eos_token_id
         self.stop_ids = {self.end_id} | ({end_of_sequence} if end_of_sequence is not None else set())

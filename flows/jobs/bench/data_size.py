@@ -14,12 +14,12 @@ that its peak of memory is its own, and reads what the part before wrote:
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -44,7 +44,10 @@ Figures = dict[str, float]
 
 
 def bench_data(sizes: Sequence[int], report: Callable[[str], None]) -> dict[str, Figures]:
-    """Return, for each size in transitions, the figures of each part as `PART/FIGURE`."""
+    """Return, for each size in transitions, the figures of each part as `PART/FIGURE`.
+
+    A part whose process was killed, such as for lack of memory, has none.
+    """
     found: dict[str, Figures] = {}
     for size in sizes:
         own = found[str(size)] = {}
@@ -52,7 +55,11 @@ def bench_data(sizes: Sequence[int], report: Callable[[str], None]) -> dict[str,
             for name, part in PARTS.items():
                 if name == "chroma" and size > MOST_IN_CHROMA:
                     continue
-                figures = _in_own_process(part, size, Path(folder))
+                try:
+                    figures = _in_own_process(part, size, Path(folder))
+                except BrokenProcessPool:
+                    report(f"{size:,} transitions, {name}: its process was killed")
+                    continue
                 own |= {f"{name}/{figure}": value for figure, value in figures.items()}
                 report(f"{size:,} transitions, {name}: {_in_words(figures)}")
     return found
@@ -116,8 +123,10 @@ def _in_own_process(part: Callable[[int, Path], Figures], size: int, folder: Pat
 
 def _measured(part: Callable[[int, Path], Figures], size: int, folder: Path) -> Figures:
     figures = part(size, folder)
-    peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return figures | {"gb": max(peaks) / 1e6}
+    # Not ru_maxrss: a spawned process begins at the peak of the one that started it.
+    status = Path("/proc/self/status").read_text()
+    peak = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
+    return figures | {"gb": int(peak) / 1e6}
 
 
 def _write(size: int, folder: Path) -> Figures:
