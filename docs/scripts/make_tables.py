@@ -20,7 +20,7 @@ from fidelity_tables import fidelity, fidelity_data, fidelity_parts  # noqa: E40
 from readme_table import readme_results  # noqa: E402
 from result_files import ROOT  # noqa: E402
 from smollm2_table import smollm2, smollm2_kinds  # noqa: E402
-from speed_tables import dream_speed, gpu_speed, profile, update_speed  # noqa: E402
+from speed_tables import data_size, dream_speed, gpu_speed, profile, update_speed  # noqa: E402
 from study_tables import families, step_cost, study, transfer, watch  # noqa: E402
 from world_tables import world_fidelity  # noqa: E402
 
@@ -28,7 +28,10 @@ from components.evaluation.report.document_tables import insert_table, table_mar
 
 TABLES: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"results": readme_results},
-    "docs/results.md": {"study-weak": lambda: study("study-weak", "clone-successes")},
+    "docs/results.md": {
+        "study-logs-only": lambda: study("study-logs-only", "clone-successes"),
+        "study-weak": lambda: study("study-weak", "clone-successes"),
+    },
     "docs/all-tables.md": {
         "study": lambda: study("study"),
         "study-clones": lambda: study("study-clones", "clone"),
@@ -54,6 +57,7 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
         "speed-dream": dream_speed,
         "speed-update": update_speed,
         "speed-profile": profile,
+        "speed-data": data_size,
         "speed-gpu": gpu_speed,
     },
 }

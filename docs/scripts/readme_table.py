@@ -8,8 +8,8 @@ from result_files import EXACT, RESULTS, SUCCESS, Metrics, read_metrics, short, 
 def readme_results() -> str:
     """Return the one table of README.md."""
     rows = [
+        logs_only_row(),
         weak_logs_row(),
-        study_row("ALFWorld, all logs, dream alone", "study", "dream-grpo", "grpo-real", "no-history"),
         study_row("WebShop, dream then reality", "study-webshop", "s2r-grpo", "grpo-real", ""),
         smollm2_agent_row(),
         fidelity_row("next states that the history determines, word for word", EXACT, ablation_control()),
@@ -49,9 +49,26 @@ def study_row(title: str, name: str, method: str, base: str, control: str) -> li
     ]
 
 
+def logs_only_row() -> list[str]:
+    """Return the row of dreams that knew nothing but the logs; reality is of the study on the same logs."""
+    name, title = "study-logs-only", "ALFWorld, logs of weak agents, dream that has read nothing else"
+    metrics = read_metrics(name)
+    reality = read_metrics("study-weak")["grpo-real"]
+    steps = f"{reality['cost/real_interactions'].value:,.0f} steps"
+    clones = [linked(short(metrics[clone][SUCCESS]), name) for clone in ("clone", "clone-successes")]
+    return [
+        title,
+        games(name, metrics["dream-grpo"]),
+        "0",
+        "; of successes ".join(clones),
+        linked(f"{short(reality[SUCCESS])}, {steps}", "study-weak"),
+        linked(short(metrics["untrained-dream"][SUCCESS]), name),
+    ]
+
+
 def weak_logs_row() -> list[str]:
     """Return the row of the study whose logs hold no expert; its better clone stands beside the clone."""
-    name, title = "study-weak", "ALFWorld, logs of weak agents, dream alone"
+    name, title = "study-weak", "the same, dream that knew this world before"
     row = study_row(title, name, "dream-grpo", "grpo-real", "swapped-dream")
     row[3] += f"; of successes {linked(short(read_metrics(name)['clone-successes'][SUCCESS]), name)}"
     return row

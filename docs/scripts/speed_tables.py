@@ -92,3 +92,31 @@ def gpu_speed() -> str:
     machine = f"{found['hardware']['compute']}; {versions}."
     compared = table(["target", "at least", "found", ""], targets)
     return f"{machine}\n\n{compared}\n\n" + table(["figure", "value"], rows)
+
+
+DATA_ROWS = (
+    ("Parquet written", "write/seconds", "s"),
+    ("its size", "write/mb", "MB"),
+    ("Parquet read", "read/seconds", "s"),
+    ("memory", "read/gb", "GB"),
+    ("validated", "validate/seconds", "s"),
+    ("memory", "validate/gb", "GB"),
+    ("versioned by DVC", "snapshot/seconds", "s"),
+    ("memory", "snapshot/gb", "GB"),
+    ("buffer filled, exact search", "exact/seconds", "s"),
+    ("memory", "exact/gb", "GB"),
+    ("one question", "exact/milliseconds_a_question", "ms"),
+    ("buffer filled, Chroma", "chroma/seconds", "s"),
+    ("memory", "chroma/gb", "GB"),
+    ("one question", "chroma/milliseconds_a_question", "ms"),
+)
+
+
+def data_size() -> str:
+    """Return time and memory by number of transitions, from `dreamgym bench data`."""
+    found = read_json("bench-data")["transitions"]
+    rows = [
+        [title, *(f"{own[name]:,.3g} {unit}" if name in own else "" for own in found.values())]
+        for title, name, unit in DATA_ROWS
+    ]
+    return table(["transitions", *(f"{int(size):,}" for size in found)], rows)

@@ -66,7 +66,7 @@ def study_table(
 
 
 def _problem_lines(cells: Mapping[str, Sequence[Cell]]) -> list[str]:
-    """Return one line per crashed cell, then one per method with missing seeds."""
+    """Return one line per crashed cell, then one per set of seeds that methods have no cell for."""
     every_cell = [cell for method_cells in cells.values() for cell in method_cells]
     lines = [
         f"- `{cell.method}`, seed {cell.seed}, crashed: {' '.join(cell.crash.split())}"
@@ -74,11 +74,14 @@ def _problem_lines(cells: Mapping[str, Sequence[Cell]]) -> list[str]:
         if cell.crash
     ]
     seeds = {cell.seed for cell in every_cell}
+    lacking: dict[tuple[int, ...], list[str]] = {}
     for name, method_cells in cells.items():
-        missing_seeds = sorted(seeds - {cell.seed for cell in method_cells})
-        if missing_seeds:
-            lines.append(f"- `{name}`: no cell for seed {', '.join(map(str, missing_seeds))}")
-    return lines
+        if missing := tuple(sorted(seeds - {cell.seed for cell in method_cells})):
+            lacking.setdefault(missing, []).append(f"`{name}`")
+    return lines + [
+        f"- no cell for seed {', '.join(map(str, missing))}: {', '.join(names)}"
+        for missing, names in lacking.items()
+    ]
 
 
 def _row(name: str, metrics: Mapping[str, Estimate], cells: Sequence[Cell], base_prefix: str) -> list[str]:
