@@ -152,6 +152,8 @@ def machine_changes(manifest: Manifest, root: Path) -> dict[str, list[Difference
     """Return section -> how packages and machine differ from those of the run."""
     original = manifest.environment
     hardware = describe_hardware(original.hardware.threads, original.hardware.device and _device_of(manifest))
+    if original.hardware.training_processes is None:  # a run of before it was recorded
+        hardware = hardware.model_copy(update={"training_processes": None})
     present = {
         "packages": installed_packages(),
         "python": platform.python_version(),
