@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from result_files import RESULTS, ROOT, estimates, interval, read_json, table
 
+from flows.jobs.bench.gpu.targets import target_rows
+
 BENCHES = ("bench-dream-quick", "bench-dream-cpu", "bench-dream-browser")
 BENCH_ROWS = (
     ("the dream", "dream", ""),
@@ -79,18 +81,8 @@ def gpu_speed() -> str:
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     rows = [[name, f"{value:,.4g}"] for name, value in found["figures"].items()]
     rows += [[name, f"not measured: {reason}"] for name, reason in found["failures"].items()]
-    answers = {True: "met", False: "**missed**", None: "not measured"}
-    targets = [
-        [
-            row["about"],
-            f"{row['least']:g}",
-            "" if row["value"] is None else f"{row['value']:.3g}",
-            answers[row["met"]],
-        ]
-        for row in found["targets"]
-    ]
     machine = f"{found['hardware']['compute']}; {versions}."
-    compared = table(["target", "at least", "found", ""], targets)
+    compared = table(["target", "at least", "found", ""], target_rows(found["targets"]))
     return f"{machine}\n\n{compared}\n\n" + table(["figure", "value"], rows)
 
 

@@ -191,7 +191,7 @@ def _run_benchmark(
 
 def _bench_gpu(page: Output, settings: Config, tiny: bool) -> dict[str, Any]:
     from components.language.compute import compute_of
-    from flows.jobs.bench.gpu import bench_gpu, print_gpu
+    from flows.jobs.bench.gpu.all_figures import bench_gpu, print_gpu
 
     result = bench_gpu(compute_of(settings), tiny=tiny, cache_gb=settings.vllm.cache_gb, report=print_status)
     print_gpu(page, result)

@@ -20,7 +20,8 @@ def block(name):
     return next(text for text in blocks if f"  name: {name}\n" in text)
 
 
-def kept(text, directory):
+def promises_kept_by(text, directory):
+    """The promises that the world of a config keeps; fails with those that it breaks."""
     file = directory / "my_world.yaml"
     file.write_text(text)
     config = load_config(file)
@@ -37,6 +38,6 @@ def test_the_guides_block_is_short_and_keeps_the_contract(name, tmp_path):
     assert len(text.splitlines()) <= 10
     if name == "openenv":
         with counting_server() as url:
-            assert URL in text and kept(text.replace(URL, url), tmp_path)
+            assert URL in text and promises_kept_by(text.replace(URL, url), tmp_path)
     else:
-        assert "my_shop:Shop" in text and kept(text.replace("my_shop:Shop", FACTORY), tmp_path)
+        assert "my_shop:Shop" in text and promises_kept_by(text.replace("my_shop:Shop", FACTORY), tmp_path)

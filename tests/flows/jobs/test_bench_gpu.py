@@ -7,9 +7,9 @@ from typer.testing import CliRunner
 from vllm_models import NEEDS_VLLM
 
 from flows.cli import app as cli
-from flows.jobs.bench.gpu_device import attempt
-from flows.jobs.bench.gpu_shapes import QWEN, SHAPES, SMOLLM2
-from flows.jobs.bench.gpu_targets import verdicts
+from flows.jobs.bench.gpu.device import attempt
+from flows.jobs.bench.gpu.shapes import QWEN, SHAPES, SMOLLM2
+from flows.jobs.bench.gpu.targets import verdicts
 
 FIGURES = {
     "matmul_tflops",

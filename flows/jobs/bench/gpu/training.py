@@ -15,9 +15,9 @@ from components.language.adapters import without_adapters
 from components.language.compute import Compute
 from components.language.training.fine_tuning import supervised_finetune
 from components.language.training.training_speed import operations_per_token, peak_operations
-from flows.jobs.bench.gpu_device import Figures, peak_memory_gb, reset_memory, synchronize
-from flows.jobs.bench.gpu_rollouts import first_prompts, kept_cache_engine
-from flows.jobs.bench.gpu_shapes import LOSS_SHARE, TINY, Shape
+from flows.jobs.bench.gpu.device import Figures, peak_memory_gb, reset_memory, synchronize
+from flows.jobs.bench.gpu.rollouts import first_prompts, kept_cache_engine
+from flows.jobs.bench.gpu.shapes import LOSS_SHARE, TINY, Shape
 from flows.jobs.bench.sft import sft_row
 from flows.jobs.bench.trl_trainer import QUIET
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -67,3 +67,17 @@ def verdicts(figures: Mapping[str, float], shapes: tuple[str, ...]) -> list[dict
             asdict(target) | {"value": value, "met": None if value is None else value >= target.least}
         )
     return rows
+
+
+def target_rows(found: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Return the cells of a table of `verdicts`: compared, target, found, verdict."""
+    words = {True: "met", False: "missed", None: "not measured"}
+    return [
+        [
+            row["about"],
+            f"{row['least']:g}",
+            "" if row["value"] is None else f"{row['value']:.3g}",
+            words[row["met"]],
+        ]
+        for row in found
+    ]

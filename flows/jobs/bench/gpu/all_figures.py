@@ -17,12 +17,12 @@ from typing import Any
 from components.errors import ConfigError
 from components.language.compute import Compute, describe
 from components.tracking.run_environment import describe_hardware, installed_packages
-from flows.jobs.bench.gpu_device import Figures, attempt, measure_peak
-from flows.jobs.bench.gpu_rl import measure_rl_updates
-from flows.jobs.bench.gpu_rollouts import measure_kept_cache, measure_vllm
-from flows.jobs.bench.gpu_shapes import SHAPES, TINY, Shape
-from flows.jobs.bench.gpu_targets import verdicts
-from flows.jobs.bench.gpu_training import measure_equality, measure_training, measure_trl
+from flows.jobs.bench.gpu.device import Figures, attempt, measure_peak
+from flows.jobs.bench.gpu.rl_updates import measure_rl_updates
+from flows.jobs.bench.gpu.rollouts import measure_kept_cache, measure_vllm
+from flows.jobs.bench.gpu.shapes import SHAPES, TINY, Shape
+from flows.jobs.bench.gpu.targets import target_rows, verdicts
+from flows.jobs.bench.gpu.training import measure_equality, measure_training, measure_trl
 from flows.printing.output import Output
 from flows.printing.table import Column, Table
 
@@ -106,15 +106,5 @@ def print_gpu(page: Output, result: dict[str, Any]) -> None:
     page.table("", Table(title, [Column("figure"), Column("value", right=True)], rows))
     for name, reason in result["failures"].items():
         page.text(f"{name} was not measured: {reason}")
-    answers = {True: "met", False: "missed", None: "not measured"}
-    rows = [
-        [
-            row["about"],
-            f"{row['least']:g}",
-            "" if row["value"] is None else f"{row['value']:.3g}",
-            answers[row["met"]],
-        ]
-        for row in result["targets"]
-    ]
     columns = [Column("target"), Column("at least", right=True), Column("found", right=True), Column("")]
-    page.table("", Table("Targets", columns, rows))
+    page.table("", Table("Targets", columns, target_rows(result["targets"])))

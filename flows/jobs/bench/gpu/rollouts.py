@@ -19,8 +19,8 @@ from components.language.engines.vllm.engine_thread import engine_thread
 from components.language.engines.vllm.model_hosts import close_all, host_for
 from components.language.engines.vllm.requests import Request
 from components.language.engines.vllm.vllm_engine import VllmEngine
-from flows.jobs.bench.gpu_device import Figures, reset_memory, synchronize
-from flows.jobs.bench.gpu_shapes import Shape
+from flows.jobs.bench.gpu.device import Figures, reset_memory, synchronize
+from flows.jobs.bench.gpu.shapes import Shape
 
 TURNS = 4
 """Turns of a rollout: a text is appended, a reply is generated."""

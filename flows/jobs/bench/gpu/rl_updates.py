@@ -13,9 +13,9 @@ from components.policy.policy import Policy
 from components.policy.rl.log_probabilities import score_without_gradients
 from components.policy.rollout import Rollout
 from components.records import Task, Trajectory, Transition
-from flows.jobs.bench.gpu_device import Figures, peak_memory_gb, reset_memory
-from flows.jobs.bench.gpu_shapes import LOSS_SHARE, Shape
-from flows.jobs.bench.gpu_training import placeholder_tokenizer
+from flows.jobs.bench.gpu.device import Figures, peak_memory_gb, reset_memory
+from flows.jobs.bench.gpu.shapes import LOSS_SHARE, Shape
+from flows.jobs.bench.gpu.training import placeholder_tokenizer
 from flows.jobs.bench.our_updates import seconds_of_ours
 from flows.jobs.bench.recorded_batch import Batch
 from flows.jobs.bench.trl_trainer import seconds_of_trl
