@@ -27,10 +27,6 @@ MODELS = {
     "Deployment": "V1Deployment",
     "NetworkPolicy": "V1NetworkPolicy",
 }
-RAY = {
-    path.stem: list(yaml.safe_load_all(path.read_text()))
-    for path in sorted((INFRA / "kubernetes" / "ray").glob("*.yaml"))
-}
 SECRET_NAME = re.compile(r"PASSWORD|SECRET|ACCESS_KEY|AUTH")
 
 
@@ -186,40 +182,3 @@ def test_the_programs_of_the_containers_exist():
     assert (
         "-c constraints.txt" in dockerfile and "USER dreamgym" in dockerfile and "torch==2.13.0" in dockerfile
     )
-
-
-def ray_containers() -> list[dict[str, Any]]:
-    return [
-        container
-        for documents in RAY.values()
-        for document in documents
-        for container in document.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
-    ]
-
-
-def test_the_overlay_for_ray_has_only_keys_of_the_api():
-    for name, documents in RAY.items():
-        for document in documents:
-            if document["kind"] != "Kustomization":
-                assert unknown_keys(document, MODELS[document["kind"]], name) == []
-
-
-def test_the_overlay_for_ray_fits_the_worker_and_needs_the_token():
-    (listed,) = RAY["kustomization"]
-    assert listed["resources"] == ["..", *sorted(f"{name}.yaml" for name in RAY if name.startswith("ray-"))]
-    assert [patch["path"] for patch in listed["patches"]] == ["worker-is-head.yaml"]
-    (patch,) = RAY["worker-is-head"]
-    worker = next(document for name, document in DOCUMENTS if name == "worker")
-    assert (patch["kind"], patch["metadata"]["name"]) == (worker["kind"], worker["metadata"]["name"])
-    claim = f"{worker['spec']['volumeClaimTemplates'][0]['metadata']['name']}-{worker['metadata']['name']}-0"
-    volumes = RAY["ray-workers"][0]["spec"]["template"]["spec"]["volumes"]
-    assert claim in [volume.get("persistentVolumeClaim", {}).get("claimName") for volume in volumes]
-    (port,) = RAY["ray-head"][0]["spec"]["ports"]
-    for container in ray_containers():
-        variables = {entry["name"]: entry for entry in container["env"]}
-        assert variables["RAY_AUTH_MODE"]["value"] == "token"
-        assert variables["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"]["key"] == "RAY_AUTH_TOKEN"
-        assert str(port["port"]) in " ".join(container["command"])
-    policies = {documents[-1]["metadata"]["name"] for documents in (RAY["ray-head"], RAY["ray-workers"])}
-    assert policies == {"ray-head", "ray-workers"}
-    assert "ARG RAY=" in (INFRA / "Dockerfile").read_text()
