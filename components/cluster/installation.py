@@ -6,10 +6,10 @@ import hashlib
 import platform
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 from components.errors import ClusterError
+from components.installed_packages import installed_packages
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SHOWN = 5
@@ -38,7 +38,7 @@ def this_installation() -> Installation:
         for package in ("components", "flows")
         for file in sorted((_ROOT / package).rglob("*.py"))
     }
-    packages = {found.name.lower(): found.version for found in metadata.distributions()}
+    packages = {name.lower(): version for name, version in installed_packages().items()}
     return Installation(platform.python_version(), code, packages)
 
 

@@ -86,6 +86,7 @@ RENAMED: dict[str, str] = {
     **{f"pretrain.{key}": f"{key} in an entry of pretrain.phases" for key in _PHASE},
     "timeout_minutes.stage": "stage_timeout_minutes",
     "backbone.chat_template": "backbone.format",
+    "rl.dream.overlap": "rl.dream.staleness",
     **{
         f"environment.{world}.{key}": f"environment.text.{key}"
         for world in ("gymnasium", "openenv")
@@ -209,6 +210,9 @@ def _migrate(values: dict[str, Any]) -> dict[str, Any]:
             stage = values.pop(old)
             lora |= _taken(stage, "lora") or {}
             rl[new] = migrate_stage(stage)
+    if "overlap" in rl.get("dream", {}):
+        rl["dream"] = {**rl["dream"], "staleness": int(rl["dream"]["overlap"])}
+        del rl["dream"]["overlap"]
     if rl:
         values["rl"] = rl
     if lora:

@@ -113,18 +113,21 @@ class DreamRLConfig(RLConfig):
         description="Share of the dreamed steps whose action is lost on purpose: the state repeats, so that "
         "the policy learns to try again. Such steps never enter the buffer.",
     )
-    overlap: bool = Field(
-        False,
-        description="Play the rollouts of the next iteration during an update: they are one update old when "
-        "they are trained on, corrected by truncated importance weights. For grpo and ppo.",
+    staleness: int = Field(
+        0,
+        ge=0,
+        le=16,
+        description="Updates that the policy that plays is behind the trained one. 0: rollouts and updates "
+        "take turns. 1: the next rollouts are played during an update. More: as many iterations are in the "
+        "making at once. Truncated importance weights correct for it; for grpo and ppo.",
     )
 
     @model_validator(mode="after")
-    def _overlap_can_be_corrected(self) -> DreamRLConfig:
-        if self.overlap and not isinstance(self.algorithm, PolicyGradientConfig):
+    def _staleness_can_be_corrected(self) -> DreamRLConfig:
+        if self.staleness and not isinstance(self.algorithm, PolicyGradientConfig):
             raise ValueError(
-                f"overlap: {self.algorithm.type} does not correct for an older policy; expected grpo or ppo, "
-                "or overlap: false"
+                f"staleness: {self.algorithm.type} does not correct for an older policy; expected grpo or "
+                "ppo, or staleness: 0"
             )
         return self
 

@@ -197,12 +197,17 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _overlap_pins_the_weights(self) -> Config:
+    def _older_weights_can_play(self) -> Config:
         dream = self.rl.dream
-        if dream.overlap and dream.processes > 1 and self.engine == "vllm-server":
+        if dream.staleness and dream.processes > 1 and self.engine == "vllm-server":
             raise ValueError(
-                "rl.dream.overlap with engine vllm-server needs rl.dream.processes: 1: other processes "
+                "rl.dream.staleness with engine vllm-server needs rl.dream.processes: 1: other processes "
                 "cannot play with the weights before an update"
+            )
+        if dream.staleness > 1 and self.engine.startswith("vllm"):
+            raise ValueError(
+                f"rl.dream.staleness is {dream.staleness}, but vLLM holds one version of the policy's "
+                "weights; expected 0 or 1, or engine: kept-cache"
             )
         return self
 

@@ -12,9 +12,7 @@ import os
 import platform
 import shutil
 import subprocess
-import sysconfig
 import tempfile
-from importlib import metadata
 from pathlib import Path
 
 import psutil
@@ -22,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from components.errors import DataError
 from components.files import cannot_write
+from components.installed_packages import installed_packages
 from components.tracking.stage_store.hashes import file_hash
 
 DIFF = "git.diff"
@@ -134,21 +133,6 @@ def describe_git(root: Path, run_directory: Path) -> Git:
             "diff_path": os.path.relpath(path, root),
         }
     )
-
-
-def installed_packages() -> dict[str, str]:
-    """Name -> version of every installed distribution, sorted by name.
-
-    Folders inside another package do not count: a process that imports setuptools has its private copies of
-    other packages on the path. Of two distributions of one name the first on the path counts.
-    """
-    installation = [Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib")]
-    versions: dict[str, str] = {}
-    for dist in metadata.distributions():
-        folder = Path(str(dist.locate_file(""))).resolve()
-        if dist.metadata["Name"] and not any(place in folder.parents for place in installation):
-            versions.setdefault(dist.metadata["Name"], dist.version)
-    return dict(sorted(versions.items(), key=lambda item: item[0].lower()))
 
 
 def describe_hardware(threads: int = 0, device: str = "") -> Hardware:

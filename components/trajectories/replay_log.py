@@ -64,7 +64,19 @@ def read_log(log_dir: Path, shards: int | None = None) -> list[Transition]:
     Raises:
         DataError: a shard is damaged.
     """
-    paths = sorted(log_dir.glob("*.parquet"))[:shards]
+    return _read(sorted(log_dir.glob("*.parquet"))[:shards])
+
+
+def read_shard(log_dir: Path, number: int) -> list[Transition]:
+    """The transitions of one shard of the log, counted from 0 in the order of appending.
+
+    Raises:
+        DataError: the shard is damaged.
+    """
+    return _read(sorted(log_dir.glob("*.parquet"))[number : number + 1])
+
+
+def _read(paths: Iterable[Path]) -> list[Transition]:
     return [
         Transition(*row)
         for path in paths

@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from components.config import Config
+from components.installed_packages import installed_packages
 from flows.checks.check_result import CheckResult, doubt, ok, wrong
 from flows.checks.doctor_worlds import install_command
 from flows.checks.machine import port_is_free
@@ -48,11 +49,7 @@ def check_packages(config: Config, root: Path) -> CheckResult:
         if requirement.marker is None
         or any(requirement.marker.evaluate({"extra": extra}) for extra in extras)
     ]
-    installed = {
-        str(canonicalize_name(package.metadata["Name"])): package.version
-        for package in metadata.distributions()
-        if package.metadata["Name"]
-    }
+    installed = {str(canonicalize_name(name)): version for name, version in installed_packages().items()}
     missing = sorted(name for name in names if canonicalize_name(name) not in installed)
     if missing:
         expected = f"Expected all {len(names)} packages that the project requires."

@@ -29,9 +29,7 @@ def scale(
     straggling: Annotated[
         float, typer.Option(min=0, max=3, help="Deviation of the logarithm of a turn's time; 0: none.")
     ] = 0.0,
-    staleness: Annotated[
-        int, typer.Option(min=0, help="Updates that asynchronous workers may be behind.")
-    ] = 1,
+    staleness: Annotated[int, typer.Option(min=2, help="Updates that asynchronous workers are behind.")] = 4,
     json_file: JsonFile = None,
     root: Root = None,
     debug: Debug = False,

@@ -19,9 +19,10 @@ from pathlib import Path
 
 from components.errors import PROMOTION_REFUSED, DataError, TrackingError
 from components.evaluation.metrics.reproduction import MetricVerdict, left_out, verdicts
+from components.installed_packages import installed_packages
 from components.tracking.manifest import Manifest
 from components.tracking.run_differences import Difference, differences
-from components.tracking.run_environment import describe_hardware, installed_packages
+from components.tracking.run_environment import describe_hardware
 from components.tracking.runs import find_run, list_runs, read_metrics
 from components.trajectories.dvc.experiment_commit import experiments
 from components.trajectories.dvc.versions import restore

@@ -45,6 +45,12 @@ def measured_iterations(root: Path, run: str) -> tuple[list[MeasuredIteration], 
             "Its iterations' times are read from there.",
             "Name another run, or type `dreamgym retrain`.",
         )
+    if manifest.config["rl"]["dream"].get("staleness", 0):
+        raise DataError(
+            f"The run {manifest.run_id} played rollouts during updates (rl.dream.staleness).",
+            "The times of rollouts and updates are told apart only where they take turns.",
+            "Name a run with rl.dream.staleness: 0.",
+        )
     series = result.details["series"]
     config = manifest.config["rl"]["dream"]
     episodes = config["tasks"] * config["num_generations"]

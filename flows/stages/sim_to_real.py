@@ -12,7 +12,7 @@ from typing import Literal
 from components.config import BaselineRLConfig, RealRLConfig
 from components.evaluation.metrics.intervals import exact_value
 from components.policy.policy import Policy
-from components.policy.rl.players.rollout_workers import LocalPlayer
+from components.policy.rl.players.player import LocalPlayer
 from components.policy.rl.task_source import EvenTasks
 from components.policy.rollout import Rollout, Stamp
 from components.records import REAL

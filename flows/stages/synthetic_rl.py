@@ -26,16 +26,13 @@ from components.language.endpoint.json_endpoint import Endpoint
 from components.policy.policy import Policy
 from components.policy.rl.loop import Loop
 from components.policy.rl.loop_checkpoints import read_iteration_count
-from components.policy.rl.players.rollout_workers import (
-    DreamPlayer,
-    LocalDreamPlayer,
-    ProcessPoolPlayer,
-    WorkersPlayer,
-)
+from components.policy.rl.players.player import DreamPlayer, LocalDreamPlayer
+from components.policy.rl.players.rollout_workers import ProcessPoolPlayer, WorkersPlayer
+from components.policy.rl.players.rollouts_ahead import remembered_iterations
 from components.policy.rl.task_source import EvenTasks, TaskSource
 from components.policy.rollout import Rollout, Stamp
 from components.records import SYNTHETIC, Task
-from components.trajectories.replay_log import read_log
+from components.trajectories.replay_log import read_log, read_shard
 from components.trajectories.store import held_out
 from flows.run.pipeline_run import Run
 from flows.run.run_data import (
@@ -112,7 +109,8 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
     finished_iterations = read_iteration_count(
         work / CHECKPOINT, weights
     )  # an interrupted iteration runs again
-    dreamed = read_log(work / REPLAY, shards=finished_iterations)
+    staleness = config.rl.dream.staleness
+    dreamed = read_log(work / REPLAY, shards=remembered_iterations(finished_iterations, staleness))
     open_world = partial(
         dream_with,
         inputs["model"],
@@ -141,7 +139,13 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
             work=work,
             tokens=lambda: model.tokens + dreams.tokens + policy.tokens,
         )
-        state = run_loop(run, "synthetic_rl", loop, _keep_rollouts(run, loop, dreams, work))
+        state = run_loop(
+            run,
+            "synthetic_rl",
+            loop,
+            _keep_rollouts(run, loop, dreams, work),
+            on_played_again=lambda iteration: dreams.remember(read_shard(work / REPLAY, iteration)),
+        )
     outcome = finish_training("synthetic_rl", policy, state, work)
     outcome.details = _curriculum_details(tasks)
     check_interactions = int(sum(state.series.get(CHECK_INTERACTIONS, [])))

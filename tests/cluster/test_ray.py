@@ -160,7 +160,7 @@ class TestPlayer:
         with ProcessPoolPlayer(2, CountingDream) as pool, RayPlayer(2, CountingDream, "local") as players:
             for player in (pool, players):
                 player.remember([make_transition()])
-            first, second = (player.play(policy(), TASKS, **OPTIONS) for player in (pool, players))
+            first, second = (player.play(policy(), TASKS, **OPTIONS).rollouts for player in (pool, players))
             assert texts(first) == texts(second)
             assert [r.logprobs for r in first] == [r.logprobs for r in second]
             assert (pool.interactions, pool.tokens) == (players.interactions, players.tokens)
@@ -168,11 +168,22 @@ class TestPlayer:
     def test_a_lost_worker_remembers_again_and_its_share_counts_once(self):
         with RayPlayer(2, CountingDream, "local") as players:
             players.remember([make_transition()])
-            first = players.play(policy(), TASKS, **OPTIONS)
+            first = players.play(policy(), TASKS, **OPTIONS).rollouts
             before = players.interactions
             kill(players._workers, 0)
-            assert texts(players.play(policy(), TASKS, **OPTIONS)) == texts(first)
+            assert texts(players.play(policy(), TASKS, **OPTIONS).rollouts) == texts(first)
             assert players.interactions == 2 * before
+            assert players.lost_workers == 1
+
+    def test_batches_keep_their_order_and_a_lost_worker_knows_what_was_remembered_before(self):
+        with RayPlayer(2, CountingDream, "local") as players:
+            first = players.begin(policy(), TASKS, **OPTIONS)
+            players.remember([make_transition()])
+            second = players.begin(policy(), TASKS, **OPTIONS)
+            expected = texts(second().rollouts)
+            assert texts(first().rollouts) != expected
+            kill(players._workers, 0)
+            assert texts(players.begin(policy(), TASKS, **OPTIONS)().rollouts) == expected
             assert players.lost_workers == 1
 
 

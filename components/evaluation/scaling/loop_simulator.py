@@ -1,11 +1,12 @@
 """Simulated iterations of RL on other numbers of devices, and the part that then limits them.
 
-Three schedules:
+Three schedules, which are those of the loop (`components/policy/rl/players/rollouts_ahead.py`):
 
 - `lockstep`: all rollouts, then the update, then the new weights go to the workers;
-- `overlapped`: the next iteration's rollouts are played during the update (`rl.dream.overlap`), one step
-  off-policy;
-- `asynchronous`: workers refill their rows and never wait while at most `staleness` updates are behind.
+- `overlapped`: the next iteration's rollouts are played during the update, one update old
+  (`rl.dream.staleness: 1`);
+- `asynchronous`: several iterations are in the making at once; a worker that has played its share of one goes
+  on with the next (`rl.dream.staleness` of 2 or more).
 
 A turn of a worker takes the fitted time, times a random factor if there are stragglers. What is simulated is
 arithmetic on measured times: it knows no network, no memory limit, and no other user of the machine.
@@ -35,7 +36,7 @@ class Cluster:
         training_efficiency: share of a device's speed that each further training device adds.
         sync_seconds: from the end of an update until every worker has the new weights.
         straggling: standard deviation of the logarithm of a turn's random factor; 0: all turns alike.
-        staleness: updates that an asynchronous worker's weights may be behind.
+        staleness: updates that an asynchronous worker's weights are behind.
     """
 
     workers: int
@@ -43,7 +44,7 @@ class Cluster:
     training_efficiency: float = 0.9
     sync_seconds: float = 0.0
     straggling: float = 0.0
-    staleness: int = 1
+    staleness: int = 4
 
 
 @dataclass(frozen=True)
@@ -86,27 +87,42 @@ def simulate(
     random = np.random.default_rng(seed)
     speedup = 1 + (cluster.trainers - 1) * cluster.training_efficiency
     update = times.update / speedup + cluster.sync_seconds
-    slowest, mean, whole = [], [], []
-    for iteration in lengths:
-        busy = [
-            _share_seconds(times, share, cluster.straggling, random)
-            for share in shares(iteration, cluster.workers)
-        ]
-        busy += [0.0] * (cluster.workers - len(busy))
-        slowest.append(max(busy))
-        mean.append(float(np.mean(busy)))
-        whole.append(_refilled_seconds(times, iteration, cluster, random))
-    rollouts = float(np.mean(slowest))
-    if schedule == "lockstep":
-        seconds = rollouts + update
-        return Simulated(seconds, rollouts, update, 1 - float(np.mean(mean)) / seconds)
-    if schedule == "overlapped":
-        seconds = max(rollouts, update)
-        return Simulated(seconds, rollouts, update, 1 - float(np.mean(mean)) / seconds)
-    rollouts = float(np.mean(whole))
-    # With no staleness allowed, workers wait for each update; with one or more they wait if they are ahead.
-    seconds = max(rollouts, update) if cluster.staleness else rollouts + update
-    return Simulated(seconds, rollouts, update, 1 - rollouts / seconds)
+    busy = np.zeros((len(lengths), cluster.workers))
+    for number, iteration in enumerate(lengths):
+        for worker, share in enumerate(shares(iteration, cluster.workers)):
+            busy[number, worker] = _share_seconds(times, share, cluster.straggling, random)
+    staleness = {"lockstep": 0, "overlapped": 1, "asynchronous": cluster.staleness}[schedule]
+    seconds = iteration_seconds(busy, update, staleness)
+    slowest = busy.max(axis=1).mean() if staleness < 2 else busy.mean(axis=0).max()
+    return Simulated(seconds, float(slowest), update, 1 - float(busy.mean()) / seconds)
+
+
+def iteration_seconds(busy: np.ndarray, update: float, staleness: int) -> float:
+    """Return the mean time from one update's end to the next, once the loop is under way.
+
+    Args:
+        busy: seconds of each worker's share, [iterations, workers]. All iterations are played twice; the
+            second time counts.
+    """
+    count, workers = busy.shape
+    free = np.zeros(workers)
+    over: list[float] = []  # when the rollouts of each iteration are over
+    ends: list[float] = []  # when each update is over
+    now = 0.0
+
+    def begin(until: int) -> None:
+        nonlocal free
+        while len(over) <= min(until, 2 * count - 1):
+            free = np.maximum(free, now) + busy[len(over) % count]
+            over.append(float(free.max()))
+
+    for iteration in range(2 * count):
+        begin(iteration)
+        now = max(now, over[iteration])
+        begin(iteration + staleness)
+        now += update
+        ends.append(now)
+    return (ends[-1] - ends[count - 1]) / count
 
 
 def _share_seconds(
@@ -117,16 +133,6 @@ def _share_seconds(
     turns = np.arange(ends[-1])
     active = len(ends) - np.searchsorted(ends, turns, side="right")
     return float(np.sum((times.turn + times.row * active) * _factors(len(turns), straggling, random)))
-
-
-def _refilled_seconds(
-    times: LoopTimes, lengths: Sequence[int], cluster: Cluster, random: np.random.Generator
-) -> float:
-    """Return the seconds in which all workers together play the episodes with their rows always full."""
-    rows = max(1, len(lengths) // cluster.workers)
-    turns = sum(lengths) / (rows * cluster.workers)
-    factor = float(np.mean(_factors(max(1, round(turns)), cluster.straggling, random)))
-    return turns * (times.turn + times.row * rows) * factor
 
 
 def _factors(count: int, straggling: float, random: np.random.Generator) -> np.ndarray:

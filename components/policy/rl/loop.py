@@ -4,7 +4,7 @@ reality.
 An algorithm (`algorithm.py`) turns rollouts into training samples and these into a loss. The learner
 (`learner.py`) takes the optimiser steps. After each iteration the state is saved atomically: policy,
 optimiser, algorithm, task source and figures. Random streams are numbered by iteration, so an interrupted
-loop continues with the same numbers. With `rl.dream.overlap` the rollouts of the next iteration are played
+loop continues with the same numbers. With `rl.dream.staleness` the rollouts of further iterations are played
 during the update (`rollouts_ahead.py`).
 """
 
@@ -23,10 +23,7 @@ from components.config.rl_config import DreamRLConfig, RLConfig
 from components.errors import TrainingError
 from components.language.adapters import add_lora
 from components.language.freed_memory import release_freed_memory
-from components.language.training.checkpoints import (
-    model_checkpoint_limit,
-    save_checkpoint,
-)
+from components.language.training.checkpoints import model_checkpoint_limit, save_checkpoint
 from components.language.training.examples import Example
 from components.language.training.training_speed import SpeedWatch
 from components.policy.policy import Policy
@@ -36,8 +33,8 @@ from components.policy.rl.algorithms.choose import learner_class
 from components.policy.rl.learner import DEMONSTRATION_LOSS, OBSERVATION_LOSS
 from components.policy.rl.loop_checkpoints import learner_state, read_loop_checkpoint
 from components.policy.rl.observations import observation_examples
-from components.policy.rl.players.rollout_workers import Player
-from components.policy.rl.players.rollouts_ahead import Played, RolloutSource
+from components.policy.rl.players.player import Player
+from components.policy.rl.players.rollouts_ahead import Played, RolloutSource, begun_during
 from components.policy.rl.players.sampler_correction import RATIO_FIGURES, correct_for_sampler
 from components.policy.rl.task_source import TaskSource, returns_by_task
 from components.policy.rl.training_checks import check_collapse, check_learning_signal
@@ -49,7 +46,7 @@ from components.records import Task
 UPDATE_FIGURES = ("loss", "logprob_gap", "policy_entropy", "gradient_norm")
 """Figures of an update; NaN in an iteration without one, so that each curve has a value per iteration."""
 STALENESS = "staleness"
-"""Figure with `overlap`: updates between the policy that played and the one that is trained, 0 or 1."""
+"""Figure with `staleness`: updates between the policy that played and the one that is trained."""
 
 
 @dataclass
@@ -130,11 +127,10 @@ class Loop:
         algorithm.start(policy, config)
         self.state = LoopState()
         dream = config if isinstance(config, DreamRLConfig) else DreamRLConfig()
-        self._ends_early, self._overlaps = dream.end_early, dream.overlap
+        self._ends_early, self._staleness = dream.end_early, dream.staleness
         self._trains_on_unanswered = dream.unanswered == "failure"
         self._source = RolloutSource(player, tasks, config, max_steps=max_steps, seed=seed, stamp=stamp)
         self._resumed: dict[str, Any] = {}
-        self._counted_tokens = 0
 
     def run(
         self,
@@ -142,6 +138,7 @@ class Loop:
         budget: int | None = None,
         on_rollouts: Callable[[int, list[Rollout]], dict[str, float] | None] | None = None,
         on_iteration: Callable[[int, dict[str, float]], None] | None = None,
+        on_played_again: Callable[[int], None] | None = None,
     ) -> LoopState:
         """Run the remaining iterations and return the state.
 
@@ -151,6 +148,8 @@ class Loop:
             budget: maximum number of interactions in the world; None: no limit.
             on_rollouts: called with each iteration's number (from 0) and rollouts; may return figures.
             on_iteration: called with the number of finished iterations and the figures of the last one.
+            on_played_again: called in a resumed loop with each iteration whose rollouts the worlds remember
+                from here on (`remembered_iterations` of them they remember before).
 
         Raises:
             TrainingError: a loss or gradient is not finite, sampler and trainer disagree, there was no
@@ -159,6 +158,7 @@ class Loop:
         """
         self._resume()
         try:
+            self._begin_again(on_played_again)
             return self._run(budget, on_rollouts, on_iteration)
         finally:
             self._source.close()
@@ -170,7 +170,6 @@ class Loop:
         on_iteration: Callable[[int, dict[str, float]], None] | None,
     ) -> LoopState:
         earlier_tokens = self.state.tokens - self._count_tokens()
-        self._begin_again()
         rows = self.config.tasks * self.config.num_generations
         while self.state.iteration < self.config.iterations:
             if budget is not None and self.state.interactions + rows * self.max_steps > budget:
@@ -179,7 +178,7 @@ class Loop:
             for name, value in figures.items():
                 self.state.series.setdefault(name, []).append(value)
             self.state.iteration += 1
-            self.state.tokens = earlier_tokens + self._counted_tokens
+            self.state.tokens = earlier_tokens + self._count_tokens()
             if self._ends_early:  # before the state is saved: a resumed loop must see the collapse again
                 check_collapse(self.state.series["success_rate"], rows)
             if self.snapshots:
@@ -200,7 +199,7 @@ class Loop:
         played = self._source.take(
             self.state.iteration, lambda: self.algorithm.acting_policy(self.policy, self.state.iteration)
         )
-        if played.is_stale:
+        if played.staleness:
             self.policy.tokens += played.policy.tokens
         self.state.interactions += played.interactions
         rollouts = played.rollouts
@@ -214,24 +213,17 @@ class Loop:
         figures |= self.algorithm.report()
         figures["lessons"] = float(len(samples))
         self._count_signal(any(sample.has_signal for sample in samples))
-        if self._overlaps:
-            figures[STALENESS] = float(played.is_stale)
-            self._play_ahead(self.state.iteration + 1)
-        else:
-            self._counted_tokens = self._count_tokens()
+        if self._staleness:
+            figures[STALENESS] = float(played.staleness)
+            self._play_ahead()
         figures |= self._update(samples, groups, number, played)
         return figures | {"seconds": time.monotonic() - started}
 
-    def _play_ahead(self, iteration: int, tasks: Sequence[Task] = ()) -> None:
-        """Begin the rollouts of `iteration`, if there is one, with the present weights.
-
-        Args: tasks: those of a resumed loop; none: they are drawn.
-        """
-        self._counted_tokens = self._count_tokens()
-        if iteration < self.config.iterations:
-            self._counted_tokens = self._source.begin(
-                iteration, self.policy, self.learner.trained_weights(), self._count_tokens, tasks
-            )
+    def _play_ahead(self) -> None:
+        """Begin the rollouts of further iterations with the present weights, as many as are allowed."""
+        now = self.state.iteration
+        for iteration in self._source.missing(now, self._staleness):
+            self._source.begin(iteration, now, self.policy, self.learner.trained_weights())
 
     def _training_groups(self, rollouts: list[Rollout]) -> list[list[Rollout]]:
         """Return the rollouts of each task that are trained on (`_counts`); a group may be empty."""
@@ -250,10 +242,9 @@ class Loop:
         return [[rollout for group in groups for rollout in group]]
 
     def _count_signal(self, has_signal: bool) -> None:
-        count = 0 if has_signal else self.state.iterations_without_signal + 1
-        self.state.iterations_without_signal = count
+        self.state.iterations_without_signal = 0 if has_signal else self.state.iterations_without_signal + 1
         if self._ends_early:
-            check_learning_signal(count)
+            check_learning_signal(self.state.iterations_without_signal)
 
     def _update(
         self, samples: list[TrainingSample], groups: list[list[Rollout]], seed: int, played: Played
@@ -283,7 +274,7 @@ class Loop:
                     samples,
                     temperature=self.config.temperature,
                     batch_tokens=self.config.batch_tokens,
-                    is_stale=played.is_stale,
+                    is_stale=played.staleness > 0,
                 )
             prepared = self.algorithm.prepare_update(samples)
             try:
@@ -297,7 +288,7 @@ class Loop:
     @property
     def _corrects_sampler(self) -> bool:
         """Whether the sampler's numbers differ from the trainer's, and the loss depends on it."""
-        differs = self._overlaps or not self.policy.samples_exactly
+        differs = self._staleness > 0 or not self.policy.samples_exactly
         return self.algorithm.uses_old_logprobs and differs
 
     def _resume(self) -> None:
@@ -321,10 +312,18 @@ class Loop:
         self.tasks.load_state_dict(state["tasks"])
         self.state = LoopState(**state["state"])
 
-    def _begin_again(self) -> None:
+    def _begin_again(self, on_played_again: Callable[[int], None] | None) -> None:
         """Begin the rollouts that a resumed loop was playing, with the weights that they had."""
         state, self._resumed = self._resumed, {}
-        if state and state["ahead"]:
-            self.learner.restore(learner_state(state) | {"policy": state["ahead"]["weights"]})
-            self._play_ahead(self.state.iteration, [Task(**values) for values in state["ahead"]["tasks"]])
+        remembered = begun_during(self.state.iteration, self._staleness)
+        for ahead in state.get("ahead", ()):
+            while remembered < begun_during(ahead["iteration"], self._staleness):
+                remembered += 1
+                if on_played_again:
+                    on_played_again(remembered)
+            self.learner.restore(learner_state(state) | {"policy": ahead["weights"]})
+            tasks = [Task(**values) for values in ahead["tasks"]]
+            weights = self.learner.trained_weights()
+            self._source.begin(ahead["iteration"], ahead["updates"], self.policy, weights, tasks)
+        if state.get("ahead"):
             self.learner.restore(learner_state(state))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from components.config.algorithm_config import GRPOConfig
 from components.policy.policy import Policy
 from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.loop import Loop
+from components.policy.rl.players.player import Begun, PlayedBatch
 from components.policy.rl.task_source import EvenTasks
 from components.policy.rollout import Rollout
 from components.records import Task
@@ -21,15 +23,20 @@ from flows.jobs.bench.recorded_batch import WARM_UP, Batch
 class _RecordedPlayer:
     """A player that returns the same rollouts each time."""
 
-    interactions = 0
-
     def __init__(self, rollouts: list[Rollout]) -> None:
-        self._rollouts = rollouts
+        steps = sum(len(rollout.trajectory.steps) for rollout in rollouts)
+        self._batch = PlayedBatch(rollouts, steps, 0, Counter(), 0.0)
 
-    def play(self, policy: Policy, tasks: Sequence[Task], **_: Any) -> list[Rollout]:
+    def play(self, policy: Policy, tasks: Sequence[Task], **_: Any) -> PlayedBatch:
         """Return the recorded rollouts, with the log-probabilities of the policy that played them."""
-        self.interactions += sum(len(rollout.trajectory.steps) for rollout in self._rollouts)
-        return self._rollouts
+        return self._batch
+
+    def begin(self, policy: Policy, tasks: Sequence[Task], **_: Any) -> Begun:
+        """Return the same rollouts later."""
+        return lambda: self._batch
+
+    def close_begun(self) -> None:
+        """Do nothing: nothing is played."""
 
 
 def seconds_of_ours(batch: Batch, settings: RLConfig, steps: int, lora: LoraConfig = LoraConfig()) -> float:

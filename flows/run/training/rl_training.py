@@ -22,7 +22,7 @@ from components.policy.policy import Policy
 from components.policy.policy_snapshots import Snapshots
 from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.loop import Loop, LoopState
-from components.policy.rl.players.rollout_workers import Player
+from components.policy.rl.players.player import Player
 from components.policy.rl.rewards.outcome_rewards import Progress
 from components.policy.rl.rewards.reward_model import RewardModel
 from components.policy.rl.task_source import TaskSource
@@ -132,12 +132,18 @@ def write_iteration(log: Path, iteration: int, transitions: Sequence[Transition]
 
 
 def run_loop(
-    run: Run, stage: str, loop: Loop, on_rollouts: OnRollouts, budget: int | None = None
+    run: Run,
+    stage: str,
+    loop: Loop,
+    on_rollouts: OnRollouts,
+    budget: int | None = None,
+    on_played_again: Callable[[int], None] | None = None,
 ) -> LoopState:
     """Run the loop, with a log line and points of MLflow's curves for each iteration.
 
     Args:
         budget: most real interactions; None: no limit.
+        on_played_again: see `Loop.run`.
     """
     log = get_run_logger()
 
@@ -155,7 +161,12 @@ def run_loop(
         run.log_curves(iteration - 1, {f"{stage}/{name}": value for name, value in figures.items()})
 
     with decoding(run.config):
-        return loop.run(budget=budget, on_rollouts=on_rollouts, on_iteration=log_iteration)
+        return loop.run(
+            budget=budget,
+            on_rollouts=on_rollouts,
+            on_iteration=log_iteration,
+            on_played_again=on_played_again,
+        )
 
 
 def finish_training(stage: str, policy: Policy, state: LoopState, work: Path) -> Outcome:

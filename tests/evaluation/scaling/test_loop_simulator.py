@@ -31,13 +31,30 @@ def test_trainers_share_the_update_and_the_sync_comes_on_top():
     assert found.bottleneck == "rollouts"
 
 
-def test_overlap_takes_the_longer_part_and_refilled_rows_never_less_than_the_work():
-    overlapped = simulate(TIMES, LENGTHS, Cluster(1), "overlapped")
-    assert overlapped.seconds == 10.0
-    refilled = simulate(TIMES, LENGTHS, Cluster(1), "asynchronous")
-    assert refilled.rollouts == pytest.approx(2.5 * (1 + 4 * 0.5))  # 10 steps in turns of 4 rows
-    waiting = simulate(TIMES, LENGTHS, Cluster(1, staleness=0), "asynchronous")
-    assert waiting.seconds == pytest.approx(refilled.rollouts + 10)
+def test_the_overlapped_schedule_takes_the_longer_part():
+    assert simulate(TIMES, LENGTHS, Cluster(1), "overlapped").seconds == 10.0
+    slow = LoopTimes(turn=1.0, row=0.5, update=2.0, workers=1, error=0.0)
+    assert simulate(slow, LENGTHS, Cluster(1), "overlapped").seconds == 9.0
+
+
+@pytest.mark.parametrize(("staleness", "seconds"), [(0, 12.0), (1, 10.0), (2, 7.5), (9, 7.5)])
+def test_workers_that_go_on_with_the_next_share_wait_less_by_hand(staleness, seconds):
+    """One row a worker, turns of a second; two workers, whose longer share changes sides; updates of 2.
+
+    In step each iteration takes 10 + 2. With staleness 1 it takes the longer share of 10. With 2 a worker
+    always has its next share before it ends one, so two iterations take 10 + 5.
+    """
+    times = LoopTimes(turn=1.0, row=0.0, update=2.0, workers=1, error=0.0)
+    lengths = [[10, 5], [5, 10]] * 20
+    found = simulate(times, lengths, Cluster(2, staleness=staleness), "asynchronous")
+    assert found.seconds == pytest.approx(seconds, rel=0.02)
+
+
+def test_schedules_differ_in_staleness_alone():
+    for schedule, staleness in (("lockstep", 0), ("overlapped", 1)):
+        expected = simulate(TIMES, LENGTHS, Cluster(2, straggling=0.5), schedule, seed=3)
+        cluster = Cluster(2, straggling=0.5, staleness=staleness)
+        assert simulate(TIMES, LENGTHS, cluster, "asynchronous", seed=3) == expected
 
 
 def test_more_workers_than_episodes_gain_nothing():

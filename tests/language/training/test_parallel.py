@@ -25,7 +25,7 @@ from components.language.training.sharding import sharded
 from components.policy.policy import Policy
 from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.loop import Loop
-from components.policy.rl.players.rollout_workers import LocalPlayer
+from components.policy.rl.players.player import LocalPlayer
 from components.policy.rl.task_source import EvenTasks
 
 SETTINGS = {"learning_rate": 3e-3, "batch_tokens": 90, "seed": 3, "epochs": 2}

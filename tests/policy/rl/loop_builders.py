@@ -18,7 +18,7 @@ from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.loop import (
     Loop,
 )
-from components.policy.rl.players.rollout_workers import LocalPlayer
+from components.policy.rl.players.player import LocalPlayer
 from components.policy.rl.task_source import EvenTasks
 
 TASKS = [make_task(n, instruction=f"put a mug in desk {n}") for n in range(4)]
@@ -114,7 +114,7 @@ def make_config(settings):
         "demonstration_weight": 0.0,
     }
     section = BaselineRLConfig if schedule == "constant" else RLConfig
-    if settings.get("overlap") or {"unanswered", "end_early"} & set(settings):
+    if settings.get("staleness") or {"unanswered", "end_early"} & set(settings):
         section, defaults["check_every"] = DreamRLConfig, 0
     return section(**{**defaults, **settings}, algorithm={"type": kind, **algorithm})
 

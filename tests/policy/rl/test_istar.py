@@ -19,7 +19,7 @@ def played(**settings):
     policy = Policy(make_model(), VOCABULARY)
     loop = make_loop(Rewarding(even_rows, length=3), policy=policy, learning_rate=1e-2, **ISTAR, **settings)
     task = loop.tasks.sample(1, 0)[0]
-    group = loop.player.play(policy, [task] * 4, max_steps=3, temperature=1.0, seed=0)
+    group = loop.player.play(policy, [task] * 4, max_steps=3, temperature=1.0, seed=0).rollouts
     return loop, group
 
 

@@ -24,7 +24,9 @@ EPISODES = [
 
 def play(player, tasks, seed=0):
     policy = Policy(make_model(), VOCABULARY)
-    return player.play(policy, tasks, max_steps=9, temperature=1.0, seed=seed)
+    batch = player.play(policy, tasks, max_steps=9, temperature=1.0, seed=seed)
+    assert batch.interactions == 0, "nothing is played"
+    return batch.rollouts
 
 
 def test_a_recorded_episode_as_a_rollout():
@@ -43,7 +45,6 @@ def test_each_episode_of_a_task_is_returned_once_and_then_none():
     rollouts = play(player, [TASK] * 3 + [OTHER])
     assert {rollout.trajectory.steps[0].episode_id for rollout in rollouts[:2]} == {"won", "lost"}
     assert [rollout.failure for rollout in rollouts] == ["", "", NO_MORE, NO_MORE]
-    assert player.interactions == 0
     orders = {
         tuple(r.trajectory.steps[0].episode_id for r in play(player, [TASK] * 2, seed)) for seed in range(9)
     }

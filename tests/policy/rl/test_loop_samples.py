@@ -189,7 +189,7 @@ def test_the_hero_weight_multiplies_the_advantages(algorithm):
         algorithm=algorithm,
         **options,
     )
-    group = loop.player.play(loop.policy, [TASKS[0]] * 8, max_steps=3, temperature=1.0, seed=0)
+    group = loop.player.play(loop.policy, [TASKS[0]] * 8, max_steps=3, temperature=1.0, seed=0).rollouts
     returns = loop.algorithm.rewards.returns(group)[0]
     advantages = []
     for weight in (1.0, 0.25):
@@ -201,7 +201,7 @@ def test_the_hero_weight_multiplies_the_advantages(algorithm):
 
 def test_ppo_subtracts_the_idle_penalty_from_the_advantages():
     loop = make_loop(Rewarding(even_rows, length=2), algorithm="ppo", idle_penalty=0.5)
-    group = loop.player.play(loop.policy, [TASKS[0]] * 4, max_steps=3, temperature=1.0, seed=0)
+    group = loop.player.play(loop.policy, [TASKS[0]] * 4, max_steps=3, temperature=1.0, seed=0).rollouts
     idle = [replace(rollout, idle=(True, False)) for rollout in group]
     active = [replace(rollout, idle=(False, False)) for rollout in group]
     advantages = [

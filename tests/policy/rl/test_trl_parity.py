@@ -19,7 +19,7 @@ from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
 from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.loop import Loop
-from components.policy.rl.players.rollout_workers import LocalPlayer
+from components.policy.rl.players.player import LocalPlayer
 from components.policy.rl.reference import Reference
 from components.policy.rl.task_source import EvenTasks
 from components.policy.rl.training_sample import TrainingSample

@@ -7,12 +7,15 @@ PPO) cannot learn from these rollouts; DPO can.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from components.language.training.examples import Example
 from components.policy.formats.demonstrations import render_demonstration
 from components.policy.policy import Policy
-from components.policy.rollout import Rollout, Stamp
+from components.policy.rl.players.player import Begun, PlayedBatch
+from components.policy.rollout import Rollout
 from components.records import Task, Trajectory
 
 NO_MORE = "the logs have no further episode of this task"
@@ -26,33 +29,29 @@ class LoggedPlayer:
         episodes: task id -> its recorded episodes.
     """
 
-    interactions = 0
-    """Nothing is played."""
-
     def __init__(self, episodes: Mapping[str, Sequence[Trajectory]]) -> None:
         self._episodes = episodes
 
-    def play(
-        self,
-        policy: Policy,
-        tasks: Sequence[Task],
-        *,
-        max_steps: int,
-        temperature: float,
-        seed: int,
-        stamp: Stamp = Stamp(),
-    ) -> list[Rollout]:
-        """Return one rollout a task, each recorded episode at most once, in an order drawn from `seed`.
+    def play(self, policy: Policy, tasks: Sequence[Task], **options: Any) -> PlayedBatch:
+        """Return one rollout a task, each recorded episode at most once, in an order drawn from the seed.
 
-        The other arguments of a player have no effect.
+        The other options of a player have no effect, and nothing is counted.
         """
         left: dict[str, list[Trajectory]] = {}
         for number, task in enumerate(dict.fromkeys(tasks)):
             left[task.id] = list(self._episodes.get(task.id, ()))
-            random.Random(f"{seed}/{number}").shuffle(left[task.id])
-        return [
+            random.Random(f"{options['seed']}/{number}").shuffle(left[task.id])
+        rollouts = [
             as_rollout(policy, left[task.id].pop()) if left[task.id] else _no_rollout(task) for task in tasks
         ]
+        return PlayedBatch(rollouts, 0, 0, Counter(), 0.0)
+
+    def begin(self, policy: Policy, tasks: Sequence[Task], **options: Any) -> Begun:
+        """Return the same rollouts later."""
+        return lambda: self.play(policy, tasks, **options)
+
+    def close_begun(self) -> None:
+        """Do nothing: nothing is played."""
 
 
 def as_rollout(policy: Policy, episode: Trajectory) -> Rollout:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from components.cluster.ray_workers import RayWorkers
-from components.policy.rl.players.rollout_workers import DreamHost, DreamWorld, WorkersPlayer
+from components.policy.rl.players.player import DreamWorld
+from components.policy.rl.players.rollout_workers import DreamHost, WorkersPlayer
 from components.records import Transition
 
 _LOG = logging.getLogger(__name__)
@@ -32,27 +33,23 @@ class RayPlayer(WorkersPlayer):
         """
         super().__init__(count)
         self.lost_workers = 0
-        self._remembered: list[Transition] = []
+        self._remembered: list[list[Transition]] = [[] for _ in range(count)]
         self._workers = RayWorkers(address, count, partial(DreamHost, open_world))
-
-    def remember(self, transitions: Sequence[Transition]) -> None:
-        """Add `transitions` to the buffer of every world."""
-        super().remember(transitions)
-        self._remembered += transitions
 
     def close(self) -> None:
         """End the workers. May be called twice."""
+        super().close()
         self._workers.close()
 
-    def _ask(self, method: str, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
-        answers = self._workers.call_surely(
-            {place: (method, request) for place, request in enumerate(requests)}, self._prepare
-        )
-        return [answers[place] for place in range(len(requests))]
+    def _ask(self, place: int, method: str, arguments: tuple[Any, ...]) -> Any:
+        answer = self._workers.call_surely({place: (method, arguments)}, self._prepare)[place]
+        if method == "remember":
+            self._remembered[place] += arguments[0]
+        return answer
 
     def _prepare(self, place: int) -> None:
         """Tell a new worker what the lost one remembered."""
         self.lost_workers += 1
         _LOG.warning("worker %d of the rollouts was lost; its share is played again", place)
-        if self._remembered:
-            self._workers.call({place: ("remember", (self._remembered,))})
+        if self._remembered[place]:
+            self._workers.call({place: ("remember", (self._remembered[place],))})

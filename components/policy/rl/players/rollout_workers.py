@@ -1,8 +1,11 @@
-"""Players of an iteration's rollouts: this process, or several parallel processes with a world each.
+"""Players with several parallel processes, each with a world of its own.
 
 Decoding token by token gains nothing from a second thread, but two processes with half of the rows each are
 nearly twice as fast. Rows are split by their order alone and every share has its own random stream. The
 rollouts therefore depend on the number of processes, but not on the number of cores.
+
+Each process does what it is asked in order. So one that has played its share of a batch goes on with its
+share of the next batch that was begun, and waits for no other process.
 """
 
 from __future__ import annotations
@@ -13,189 +16,106 @@ import signal
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import pairwise
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import torch
 
 from components.child_processes import end_with_parent
-from components.environments.protocol import Environment
 from components.errors import DreamGymError, TrainingError
 from components.policy.policy import Policy
-from components.policy.rollout import Rollout, Stamp, play
+from components.policy.rl.players.player import Begun, Counts, DreamWorld, PlayedBatch, play_batch
 from components.records import Task, Transition
 
 
-class DreamWorld(Environment, Protocol):
-    """Interface of a world that runs in a separate process."""
-
-    seed: int
-
-    @property
-    def tokens(self) -> int:
-        """Number of tokens generated so far."""
-        ...
-
-    def remember(self, transitions: Sequence[Transition]) -> None:
-        """Add transitions to the buffer that demonstrations are retrieved from."""
-        ...
-
-
-class Player(Protocol):
-    """Plays batches of rollouts."""
-
-    @property
-    def interactions(self) -> int:
-        """Number of steps of its worlds so far."""
-        ...
-
-    def play(
-        self,
-        policy: Policy,
-        tasks: Sequence[Task],
-        *,
-        max_steps: int,
-        temperature: float,
-        seed: int,
-        stamp: Stamp = Stamp(),
-    ) -> list[Rollout]:
-        """Return one rollout per task, in the order of `tasks`."""
-        ...
-
-
-class LocalPlayer:
-    """Plays rollouts in this process."""
-
-    def __init__(self, world: Environment) -> None:
-        self.world = world
-
-    @property
-    def interactions(self) -> int:
-        """Number of steps of the world so far."""
-        return self.world.interactions
-
-    def play(
-        self,
-        policy: Policy,
-        tasks: Sequence[Task],
-        *,
-        max_steps: int,
-        temperature: float,
-        seed: int,
-        stamp: Stamp = Stamp(),
-    ) -> list[Rollout]:
-        """Return one rollout per task; see `rollout.play`."""
-        self.world.seed = seed  # type: ignore[attr-defined]
-        return play(
-            policy, self.world, tasks, max_steps=max_steps, temperature=temperature, seed=seed, stamp=stamp
-        )
-
-
-class DreamPlayer(Player, Protocol):
-    """Plays rollouts in dreams, which count what they generate and remember transitions.
-
-    Attributes:
-        tokens: number of tokens that the dreams have generated so far.
-        rejected: kind -> number of answers that the dreams rejected, if they count them.
-    """
-
-    @property
-    def tokens(self) -> int: ...
-
-    @property
-    def rejected(self) -> Counter[str]: ...
-
-    def remember(self, transitions: Sequence[Transition]) -> None:
-        """Add `transitions` to the buffer of every dream."""
-        ...
-
-
-class LocalDreamPlayer(LocalPlayer):
-    """Plays rollouts in one dream, in this process."""
-
-    def __init__(self, dream: DreamWorld) -> None:
-        super().__init__(dream)
-        self.dream = dream
-
-    @property
-    def tokens(self) -> int:
-        """Number of tokens that the dream has generated so far."""
-        return self.dream.tokens
-
-    @property
-    def rejected(self) -> Counter[str]:
-        """Kind -> number of answers that the dream rejected."""
-        return Counter(_count_rejected(self.dream))
-
-    def remember(self, transitions: Sequence[Transition]) -> None:
-        """Add `transitions` to the dream's buffer."""
-        self.dream.remember(transitions)
-
-
-class WorkersPlayer(ABC):
-    """Plays rollouts in several processes with a world each. Use as a context manager.
-
-    Attributes:
-        interactions: number of steps of all worlds so far.
-        tokens: number of tokens that all worlds have generated so far.
-        rejected: kind -> number of answers that the worlds rejected, if they count them.
-    """
+class WorkersPlayer(Counts, ABC):
+    """Plays rollouts in several processes with a world each. Use as a context manager."""
 
     def __init__(self, count: int) -> None:
-        self.interactions = 0
-        self.tokens = 0
-        self.rejected = Counter[str]()
-        self._count = count
+        super().__init__()
+        self._lines = _lines(count)
+        self._remembering: list[Future[Any]] = []
 
     @abstractmethod
-    def _ask(self, method: str, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Call a method of the first `len(requests)` processes' `DreamHost`s, and return their answers."""
+    def _ask(self, place: int, method: str, arguments: tuple[Any, ...]) -> Any:
+        """Call a method of the `DreamHost` of one process, and return its answer."""
 
-    @abstractmethod
     def close(self) -> None:
         """Stop the processes. May be called twice."""
+        self.close_begun()
 
-    def play(
-        self,
-        policy: Policy,
-        tasks: Sequence[Task],
-        *,
-        max_steps: int,
-        temperature: float,
-        seed: int,
-        stamp: Stamp = Stamp(),
-    ) -> list[Rollout]:
+    def play(self, policy: Policy, tasks: Sequence[Task], **options: Any) -> PlayedBatch:
         """Return one rollout per task; consecutive rows share a process, so groups mostly stay together."""
-        options = {"max_steps": max_steps, "temperature": temperature, "stamp": stamp}
-        count = min(self._count, len(tasks))
+        return self.begin(policy, tasks, **options)()
+
+    def begin(self, policy: Policy, tasks: Sequence[Task], **options: Any) -> Begun:
+        """Ask every process for its share, behind what it was asked before."""
+        count = min(len(self._lines), len(tasks))
         bounds = [len(tasks) * place // count for place in range(count + 1)]
-        shares = [list(tasks[start:end]) for start, end in pairwise(bounds)]
         pickled_policy = pickle.dumps(policy)  # bytes, because tensors would need shared memory
-        requests = [
-            (pickled_policy, share, options | {"seed": seed * count + place})
-            for place, share in enumerate(shares)
+        shares = [
+            self._submit(
+                place,
+                "play",
+                (pickled_policy, list(tasks[start:end]), options | {"seed": options["seed"] * count + place}),
+            )
+            for place, (start, end) in enumerate(pairwise(bounds))
         ]
-        rollouts: list[Rollout] = []
-        for answer in self._ask("play", requests):
-            share_rollouts, interactions, world_tokens, policy_tokens, rejected = pickle.loads(answer)  # noqa: S301
-            rollouts += share_rollouts
-            self.interactions += interactions
-            self.tokens += world_tokens
-            policy.tokens += policy_tokens
-            self.rejected.update(rejected)  # `update` adds, and keeps kinds that have not occurred
-        return rollouts
+
+        remembering, self._remembering = self._remembering, []
+
+        def take() -> PlayedBatch:
+            wait([*remembering, *shares])  # all have answered before an error is raised
+            for future in remembering:
+                future.result()
+            answers = [pickle.loads(share.result()) for share in shares]  # noqa: S301
+            policy.tokens += sum(policy_tokens for _, policy_tokens in answers)
+            return self.count(_joined([batch for batch, _ in answers]))
+
+        return take
 
     def remember(self, transitions: Sequence[Transition]) -> None:
-        """Add `transitions` to the buffer of every world."""
-        self._ask("remember", [(list(transitions),)] * self._count)
+        """Add `transitions` to the buffer of every world, behind what its process was asked before.
+
+        An error is raised with the next batch.
+        """
+        arguments = (list(transitions),)
+        self._remembering += [self._submit(place, "remember", arguments) for place in range(len(self._lines))]
+
+    def close_begun(self) -> None:
+        """Leave out what no process has begun, and wait for the rest."""
+        for line in self._lines:
+            line.shutdown(cancel_futures=True)
+        self._lines = _lines(len(self._lines))
+
+    def _submit(self, place: int, method: str, arguments: tuple[Any, ...]) -> Future[Any]:
+        return self._lines[place].submit(self._ask, place, method, arguments)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _lines(count: int) -> list[ThreadPoolExecutor]:
+    """Return a thread for each process, which waits for its answers in the order in which it was asked."""
+    return [ThreadPoolExecutor(1, f"rollout-worker-{place}") for place in range(count)]
+
+
+def _joined(shares: Sequence[PlayedBatch]) -> PlayedBatch:
+    rejected = Counter[str]()
+    for share in shares:
+        rejected.update(share.rejected)
+    return PlayedBatch(
+        [rollout for share in shares for rollout in share.rollouts],
+        sum(share.interactions for share in shares),
+        sum(share.tokens for share in shares),
+        rejected,
+        max(share.seconds for share in shares),
+    )
 
 
 class ProcessPoolPlayer(WorkersPlayer):
@@ -213,18 +133,13 @@ class ProcessPoolPlayer(WorkersPlayer):
 
     def close(self) -> None:
         """Stop the processes. May be called twice."""
+        super().close()
         for pool in self._pools:
             pool.shutdown(cancel_futures=True)
 
-    def _ask(self, method: str, requests: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Call a method of one host per process, in order. All have answered before an error is raised."""
+    def _ask(self, place: int, method: str, arguments: tuple[Any, ...]) -> Any:
         try:
-            pending = [
-                pool.submit(_call_host, method, request)
-                for pool, request in zip(self._pools, requests, strict=False)
-            ]
-            wait(pending)
-            return [future.result() for future in pending]
+            return self._pools[place].submit(_call_host, method, arguments).result()
         except BrokenProcessPool as error:
             raise TrainingError(
                 "A rollout worker exited unexpectedly.",
@@ -258,29 +173,11 @@ class DreamHost:
         self.world.remember(transitions)
 
     def play(self, pickled_policy: bytes, tasks: list[Task], options: dict[str, Any]) -> bytes:
-        """Return, pickled: rollouts, and their numbers of world steps, world tokens, policy tokens and
-        rejected answers.
-        """
-        world = self.world
+        """Return, pickled: the batch of rollouts, and the number of tokens of the policy."""
         policy = pickle.loads(pickled_policy)  # noqa: S301
-        interactions_before = world.interactions
-        world_tokens_before = world.tokens
         policy_tokens_before = policy.tokens
-        rejected_before = _count_rejected(world)
-        world.seed = options["seed"]
-        rollouts = play(policy, world, tasks, **options)
-        rejected = {
-            name: count - rejected_before.get(name, 0) for name, count in _count_rejected(world).items()
-        }
-        return pickle.dumps(
-            (
-                rollouts,
-                world.interactions - interactions_before,
-                world.tokens - world_tokens_before,
-                policy.tokens - policy_tokens_before,
-                rejected,
-            )
-        )
+        batch = play_batch(policy, self.world, tasks, **options)
+        return pickle.dumps((batch, policy.tokens - policy_tokens_before))
 
 
 _host: DreamHost
@@ -298,8 +195,3 @@ def _start_process(open_world: Callable[[], DreamWorld]) -> None:
 
 def _call_host(method: str, arguments: tuple[Any, ...]) -> Any:
     return getattr(_host, method)(*arguments)
-
-
-def _count_rejected(world: DreamWorld) -> dict[str, int]:
-    """Return the world's counts of rejected answers so far; empty if it does not count them."""
-    return dict(getattr(world, "rejected", {}))

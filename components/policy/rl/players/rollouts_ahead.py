@@ -1,42 +1,71 @@
-"""The rollouts of each iteration: played when they are asked for, or ahead, during the update before.
+"""The rollouts of each iteration: played when they are asked for, or ahead, during the updates before.
 
-Rollouts ahead are played in a thread, with the policy before the update. They are one update old when they
-are trained on; truncated importance weights correct for it (`sampler_correction.py`). A resumed loop plays
-them again with the same weights.
+With `rl.dream.staleness` k, the rollouts of iteration j are begun during iteration j - k, after its rollouts
+were remembered and before its update: with the weights of that time, which are k updates old when the
+rollouts are trained on. Truncated importance weights correct for it (`sampler_correction.py`). Up to k
+iterations are in the making at once, and a process that has played its share of one goes on with the next.
+
+The first iteration begins the rollouts of the k after it. Which weights play depends on the numbers of
+iterations alone, not on speed. So a resumed loop plays rollouts that were in the making again, with the same
+weights and the same buffer, and comes to the same numbers.
 """
 
 from __future__ import annotations
 
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from components.config.rl_config import RLConfig
 from components.policy.policy import Policy
-from components.policy.rl.players.rollout_workers import Player
+from components.policy.rl.players.player import Begun, Player
 from components.policy.rl.task_source import TaskSource
 from components.policy.rollout import Rollout, Stamp
 from components.policy.task_draws import repeat_tasks
 from components.records import Task
 
 
+def begun_during(iteration: int, staleness: int) -> int:
+    """Return the iteration during which the rollouts of `iteration` (from 1) are begun."""
+    return max(0, iteration - staleness)
+
+
+def remembered_iterations(finished: int, staleness: int) -> int:
+    """Return how many iterations' rollouts a resumed loop's worlds remember before it plays.
+
+    With rollouts ahead these are fewer than the finished ones: the next rollouts were begun before.
+    """
+    return begun_during(finished, staleness) + 1 if staleness and finished else finished
+
+
 @dataclass
 class Played:
     """Rollouts of an iteration, the steps in the world and the seconds that they took, and who played.
 
-    `is_stale` is True if the trained policy has been updated since.
+    `staleness` is the number of updates of the trained policy since it played.
     """
 
     rollouts: list[Rollout]
     interactions: int
     seconds: float
     policy: Policy
-    is_stale: bool = False
+    staleness: int = 0
+
+
+@dataclass
+class _Ahead:
+    """Rollouts of an iteration in the making, with the weights that `updates` updates led to."""
+
+    iteration: int
+    updates: int
+    tasks: list[Task]
+    weights: dict[str, Tensor]
+    policy: Policy
+    take: Begun
 
 
 class RolloutSource:
@@ -60,7 +89,8 @@ class RolloutSource:
         self._max_steps = max_steps
         self._seed = seed
         self._stamp = stamp
-        self._ahead: _Ahead | None = None
+        self._ahead = deque[_Ahead]()
+        self._has_begun = False
 
     def number(self, iteration: int) -> int:
         """Return the number of an iteration's random streams."""
@@ -68,100 +98,72 @@ class RolloutSource:
 
     def take(self, iteration: int, acting_policy: Callable[[], Policy]) -> Played:
         """Return the rollouts of an iteration: those that were begun, or new ones of `acting_policy()`."""
-        if self._ahead is not None:
-            ahead, self._ahead = self._ahead, None
-            return ahead.result()
-        return self._play(acting_policy(), self._draw(iteration), iteration)
+        if not self._ahead:
+            policy, rows = acting_policy(), self._rows(self._draw(iteration))
+            started = time.monotonic()
+            batch = self._player.play(policy, rows, **self._options(iteration))
+            return Played(batch.rollouts, batch.interactions, time.monotonic() - started, policy)
+        ahead = self._ahead[0]
+        batch = ahead.take()
+        self._ahead.popleft()
+        staleness = iteration - ahead.updates
+        return Played(batch.rollouts, batch.interactions, batch.seconds, ahead.policy, staleness)
+
+    def missing(self, iteration: int, staleness: int) -> list[int]:
+        """Return the iterations whose rollouts are to be begun during `iteration`."""
+        first = self._ahead[-1].iteration + 1 if self._ahead else iteration + 1
+        return list(range(first, min(iteration + staleness, self._config.iterations - 1) + 1))
 
     def begin(
         self,
         iteration: int,
+        updates: int,
         policy: Policy,
         weights: Mapping[str, Tensor],
-        count_tokens: Callable[[], int],
         tasks: Sequence[Task] = (),
-    ) -> int:
+    ) -> None:
         """Begin the rollouts of an iteration with the present weights of `policy`.
 
         Args:
+            updates: number of updates that led to these weights.
             weights: the trained ones of them, by name.
-            count_tokens: returns the number of tokens generated so far.
             tasks: of rollouts that are played again; none: they are drawn.
-
-        Returns:
-            The number of tokens before the first one of these rollouts.
         """
         drawn = list(tasks) or self._draw(iteration)
         kept_weights = {name: weight.detach().clone() for name, weight in weights.items()}
         pinned = policy.pinned()
-        tokens = count_tokens()
-        self._ahead = _Ahead(drawn, kept_weights, pinned, lambda: self._play(pinned, drawn, iteration))
-        return tokens
+        self._has_begun = True
+        take = self._player.begin(pinned, self._rows(drawn), **self._options(iteration))
+        self._ahead.append(_Ahead(iteration, updates, drawn, kept_weights, pinned, take))
 
     def close(self) -> None:
         """End rollouts that were begun and that nobody takes."""
-        if self._ahead is not None:
-            self._ahead.cancel()
-            self._ahead = None
+        if self._has_begun:
+            self._player.close_begun()
+            self._ahead.clear()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the tasks and the weights of rollouts that were begun; empty if there are none."""
-        if self._ahead is None:
-            return {}
-        return {"tasks": [asdict(task) for task in self._ahead.tasks], "weights": self._ahead.weights}
+    def state_dict(self) -> list[dict[str, Any]]:
+        """Return iteration, updates, tasks and weights of the rollouts that were begun, in their order."""
+        return [
+            {
+                "iteration": ahead.iteration,
+                "updates": ahead.updates,
+                "tasks": [asdict(task) for task in ahead.tasks],
+                "weights": ahead.weights,
+            }
+            for ahead in self._ahead
+        ]
 
     def _draw(self, iteration: int) -> list[Task]:
         return self._tasks.sample(self._config.tasks, self.number(iteration))
 
-    def _play(self, policy: Policy, tasks: list[Task], iteration: int) -> Played:
-        interactions_before = self._player.interactions
-        started = time.monotonic()
-        rollouts = self._player.play(
-            policy,
-            repeat_tasks(tasks, self._config.num_generations),
-            max_steps=self._max_steps,
-            temperature=self._config.temperature,
-            seed=self.number(iteration),
-            stamp=self._stamp,
-        )
-        seconds = time.monotonic() - started
-        return Played(rollouts, self._player.interactions - interactions_before, seconds, policy)
+    def _rows(self, tasks: Sequence[Task]) -> list[Task]:
+        return repeat_tasks(tasks, self._config.num_generations)
 
-
-class _Ahead:
-    """Rollouts in the making, in a thread with as many threads of torch as this one."""
-
-    def __init__(
-        self, tasks: list[Task], weights: dict[str, Tensor], policy: Policy, play: Callable[[], Played]
-    ) -> None:
-        self.tasks = tasks
-        self.weights = weights
-        self._policy = policy
-        self._play = play
-        self._played: Played | None = None
-        self._error: BaseException | None = None
-        self._thread_count = torch.get_num_threads()
-        self._thread = threading.Thread(target=self._run, name="rollouts-ahead", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        torch.set_num_threads(self._thread_count)
-        torch.set_flush_denormal(True)
-        try:
-            self._played = self._play()
-        except BaseException as error:  # raised by `result`
-            self._error = error
-
-    def cancel(self) -> None:
-        """End the rollouts at their next step, and wait for it."""
-        self._policy.is_interrupted = True
-        self._thread.join()
-
-    def result(self) -> Played:
-        """Wait for the rollouts; raises what playing raised."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        assert self._played is not None
-        self._played.is_stale = True
-        return self._played
+    def _options(self, iteration: int) -> dict[str, Any]:
+        return {
+            "max_steps": self._max_steps,
+            "temperature": self._config.temperature,
+            "seed": self.number(iteration),
+            "stamp": self._stamp,
+        }

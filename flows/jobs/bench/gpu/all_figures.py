@@ -15,8 +15,9 @@ from functools import partial
 from typing import Any
 
 from components.errors import ConfigError
+from components.installed_packages import installed_packages
 from components.language.compute import Compute, describe
-from components.tracking.run_environment import describe_hardware, installed_packages
+from components.tracking.run_environment import describe_hardware
 from flows.jobs.bench.gpu.device import Figures, attempt, measure_peak
 from flows.jobs.bench.gpu.rl_updates import measure_rl_updates
 from flows.jobs.bench.gpu.rollouts import measure_kept_cache, measure_vllm
