@@ -210,9 +210,12 @@ def _migrate(values: dict[str, Any]) -> dict[str, Any]:
             stage = values.pop(old)
             lora |= _taken(stage, "lora") or {}
             rl[new] = migrate_stage(stage)
-    if "overlap" in rl.get("dream", {}):
-        rl["dream"] = {**rl["dream"], "staleness": int(rl["dream"]["overlap"])}
-        del rl["dream"]["overlap"]
+    if "dream" in rl:
+        # Before it was an option, unanswered episodes were left out.
+        dream = {"unanswered": "left_out", **rl["dream"]}
+        if "overlap" in dream:
+            dream["staleness"] = int(dream.pop("overlap"))
+        rl["dream"] = dream
     if rl:
         values["rl"] = rl
     if lora:

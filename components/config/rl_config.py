@@ -96,10 +96,10 @@ class DreamRLConfig(RLConfig):
         "1 plays in the process of the run: right for a pretrained model, whose decoding uses all threads.",
     )
     unanswered: Literal["left_out", "failure"] = Field(
-        "left_out",
-        description="Episodes to whose last step the dream gave no valid answer. left_out: not trained on, "
-        "nor in the group's baseline, which flatters a group whose losing episodes end so. failure: failures "
-        "like others, as in the paper.",
+        "failure",
+        description="Episodes to whose last step the dream gave no valid answer. failure: failures like "
+        "others, as in the paper. left_out: not trained on, nor in the group's baseline, which flatters a "
+        "group whose losing episodes end so.",
     )
     end_early: bool = Field(
         True,
