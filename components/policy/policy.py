@@ -90,10 +90,12 @@ class Policy:
     @property
     def samples_exactly(self) -> bool:
         """Whether the sampler computes with the trainer's own arithmetic."""
-        weight_count = without_adapters(self.model).num_parameters()
-        return (
-            self.compute.precision == "fp32" and choose_engine(weight_count, self.compute)[0] == "kept-cache"
-        )
+        return self.compute.precision == "fp32" and self.engine_name == "kept-cache"
+
+    @property
+    def engine_name(self) -> str:
+        """The engine that this model is decoded with on this machine; `auto` is resolved."""
+        return choose_engine(without_adapters(self.model).num_parameters(), self.compute)[0]
 
     def engine(self, seed: int) -> Engine:
         """Return an engine over the present weights, with the random stream `seed`."""

@@ -19,7 +19,7 @@ sys.path[:0] = [str(Path(__file__).parents[2])]
 from fidelity_tables import fidelity, fidelity_data, fidelity_parts  # noqa: E402
 from readme_table import readme_results  # noqa: E402
 from result_files import ROOT  # noqa: E402
-from smollm2_table import smollm2, smollm2_kinds  # noqa: E402
+from smollm2_table import smollm2, smollm2_kinds, smollm2_parts  # noqa: E402
 from speed_tables import data_size, dream_speed, gpu_speed, profile, update_speed  # noqa: E402
 from study_tables import families, step_cost, study, transfer, watch  # noqa: E402
 from world_tables import world_fidelity  # noqa: E402
@@ -48,7 +48,7 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
         "fidelity-data": fidelity_data,
         "smollm2-kinds": smollm2_kinds,
     },
-    "docs/experiments/smollm2.md": {"smollm2": smollm2},
+    "docs/experiments/smollm2.md": {"smollm2": smollm2, "smollm2-parts": smollm2_parts},
     "docs/experiments/foreign-worlds.md": {
         "worlds-babyai": lambda: study("worlds-babyai", "clone-successes"),
         "worlds-fidelity": world_fidelity,

@@ -50,6 +50,33 @@ def smollm2() -> str:
     return table(["measure", *names, "target", ""], rows)
 
 
+PARTS = (
+    ("tokens of fine-tuning", "experience_model/tokens"),
+    *(
+        (title, name)
+        for title, name, _ in ROWS
+        if name.startswith(("fidelity/next_state", "fidelity/unparsable", "fidelity/reward_", EXACT))
+    ),
+)
+"""Measures of the experience model alone."""
+
+
+def smollm2_parts() -> str:
+    """Return the measures of models that differ in reasoning or retrieval and were trained equally long."""
+    variants = read_metrics("smollm2-parts")
+    rows = [
+        [
+            title,
+            *(
+                f"{values[name].value:,.0f}" if name == PARTS[0][1] else with_count(values[name])
+                for values in variants.values()
+            ),
+        ]
+        for title, name in PARTS
+    ]
+    return table(["measure", *(name.partition(":")[0] for name in variants)], rows)
+
+
 KINDS = (
     ("all", ""),
     ("determined by the history", "/determined"),

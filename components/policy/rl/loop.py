@@ -37,7 +37,7 @@ from components.policy.rl.players.player import Player
 from components.policy.rl.players.rollouts_ahead import Played, RolloutSource, begun_during
 from components.policy.rl.players.sampler_correction import RATIO_FIGURES, correct_for_sampler
 from components.policy.rl.task_source import TaskSource, returns_by_task
-from components.policy.rl.training_checks import check_collapse, check_learning_signal
+from components.policy.rl.training_checks import check_collapse, check_learning_signal, check_staleness
 from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import Rollout, Stamp
 from components.policy.rollout_figures import rollout_figures, rollout_times
@@ -127,6 +127,7 @@ class Loop:
         algorithm.start(policy, config)
         self.state = LoopState()
         dream = config if isinstance(config, DreamRLConfig) else DreamRLConfig()
+        check_staleness(dream.staleness, policy.engine_name)
         self._ends_early, self._staleness = dream.end_early, dream.staleness
         self._trains_on_unanswered = dream.unanswered == "failure"
         self._source = RolloutSource(player, tasks, config, max_steps=max_steps, seed=seed, stamp=stamp)

@@ -87,3 +87,19 @@ def check_collapse(success_rates: Sequence[float], rollouts_per_iteration: int) 
             "Lower the stage's learning_rate or the algorithm's optimizer_steps, or set the algorithm's "
             "beta (KL divergence from the initial policy).",
         )
+
+
+def check_staleness(staleness: int, engine: str) -> None:
+    """Raise TrainingError if several iterations cannot be in the making with the engine of this machine.
+
+    Args:
+        staleness: updates that the policy that plays is behind the trained one.
+        engine: resolved name, not `auto`.
+    """
+    if staleness > 1 and engine != "kept-cache":
+        raise TrainingError(
+            f"rl.dream.staleness is {staleness}, and the engine of this machine is {engine}, which holds one "
+            "version of the policy's weights.",
+            "Expected 0 or 1 with it.",
+            "Set rl.dream.staleness=1, or engine=kept-cache.",
+        )

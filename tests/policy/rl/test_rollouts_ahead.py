@@ -9,13 +9,15 @@ import torch
 from loop_builders import TASKS, Rewarding, even_rows, figures, make_loop, same, weights
 from pydantic import ValidationError
 
-from components.config import DreamRLConfig, LoraConfig
+from components.config import DreamRLConfig, LoraConfig, load_config
+from components.errors import ConfigError, TrainingError
 from components.policy.rl.learner import Learner
 from components.policy.rl.loop import STALENESS
 from components.policy.rl.players.player import LocalDreamPlayer
 from components.policy.rl.players.rollouts_ahead import remembered_iterations
 from components.policy.rl.players.sampler_correction import IMPORTANCE
 from components.policy.rl.task_source import EvenTasks
+from components.policy.rl.training_checks import check_staleness
 
 LORA = LoraConfig(rank=2, targets="all-linear")
 
@@ -162,6 +164,17 @@ def test_it_is_off_by_default_and_refused_where_nothing_corrects_it():
     for kind in ("dpo", "rft"):
         with pytest.raises(ValidationError, match=f"staleness: {kind} does not correct"):
             DreamRLConfig(staleness=1, algorithm={"type": kind})
+
+
+@pytest.mark.parametrize("engine", ["vllm", "vllm-server"])
+def test_several_iterations_in_the_making_are_refused_where_an_engine_has_one_version(engine):
+    with pytest.raises(TrainingError, match=rf"staleness is 2, .*{engine}, which holds one"):
+        check_staleness(2, engine)
+    for staleness in (0, 1):
+        check_staleness(staleness, engine)
+    check_staleness(3, "kept-cache")
+    with pytest.raises(ConfigError, match="vLLM holds one version"):
+        load_config(None, ["engine=vllm", "rl.dream.staleness=2"])
 
 
 def test_tasks_are_drawn_once_an_iteration(tmp_path):
