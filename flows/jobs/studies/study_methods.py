@@ -166,6 +166,9 @@ METHODS: dict[str, Method] = {
     "dream-unanswered": _in_dream(
         "the dream, episodes without an answer are failures", settings={"unanswered": "failure"}
     ),
+    "dream-left-out": _in_dream(
+        "the dream, episodes without an answer are left out", settings={"unanswered": "left_out"}
+    ),
     "dream-perturbed": _in_dream(
         "a dream that loses a tenth of the actions on purpose", settings={"lost_actions": 0.1}
     ),

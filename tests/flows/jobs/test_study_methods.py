@@ -186,13 +186,21 @@ def test_graded_dreams_run_if_they_are_named_and_end_with_a_comparison_with_real
 
 def test_a_method_that_changes_nothing_is_left_out_or_refused():
     config = load_config(None)
-    assert set(METHODS) - set(GRADED) - set(chosen_methods(config, "")) == {"no-verifier", "clone-weighted"}
+    assert set(METHODS) - set(GRADED) - set(chosen_methods(config, "")) == {
+        "no-verifier",
+        "clone-weighted",
+        "dream-unanswered",
+    }
     with pytest.raises(
         ConfigError, match="no-verifier is dream-grpo with this config.*Leave no-verifier out"
     ):
         chosen_methods(config, "dream-grpo,no-verifier")
     checked = load_config(None, ["experience_model.grounded=true", "cloning.behaviours=[noisy]"])
-    assert chosen_methods(checked, "") == [name for name in METHODS if name not in GRADED]
+    changing = [name for name in METHODS if name not in GRADED and name != "dream-unanswered"]
+    assert chosen_methods(checked, "") == changing
+    earlier = load_config(None, ["rl.dream.unanswered=left_out"])
+    assert "dream-unanswered" in chosen_methods(earlier, "")
+    assert "dream-left-out" not in chosen_methods(earlier, "")
     plain = load_config(None, ["experience_model.premise=false", "experience_model.coherent=false"])
     assert {"no-premise", "no-coherence"}.isdisjoint(chosen_methods(plain, ""))
 

@@ -259,6 +259,10 @@ def test_scale_refuses_what_is_no_number_of_workers(dreamgym, devices):
 def test_scale_needs_the_times_of_rl_in_the_dream(dreamgym, clone, second):
     manifest = clone / "runs" / second / "manifest.json"
     values = json.loads(manifest.read_text())
+    values["config"]["rl"]["dream"]["staleness"] = 1
+    manifest.write_text(json.dumps(values))
+    code, said = dreamgym("scale", second)
+    assert code == 1 and "played rollouts during updates" in " ".join(said.split())
     values["stages"] = [stage for stage in values["stages"] if stage["name"] != "synthetic_rl"]
     manifest.write_text(json.dumps(values))
     code, said = dreamgym("scale", second)
