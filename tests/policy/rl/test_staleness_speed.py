@@ -33,9 +33,9 @@ def test_a_loop_with_stragglers_takes_the_simulated_time(capsys):
     with capsys.disabled():
         for staleness in STALENESS:
             print(f"staleness {staleness}: {measured[staleness]:.2f} s, {expected[staleness]:.2f} simulated")
-    assert all(slower > 1.15 * faster for slower, faster in itertools.pairwise(measured.values()))
+    assert all(slower > 1.05 * faster for slower, faster in itertools.pairwise(measured.values()))
     for staleness in STALENESS:
-        assert measured[staleness] == pytest.approx(expected[staleness], rel=0.35)
+        assert measured[staleness] == pytest.approx(expected[staleness], rel=0.6)
 
 
 def seconds_of(players, staleness):
