@@ -78,7 +78,7 @@ def test_a_killed_worker_is_an_error_with_the_next_step():
             players.play(policy(), TASKS[:1], **OPTIONS)
 
 
-def known(batch):
+def transitions_known_in(batch):
     """The numbers of transitions that the worlds of a batch knew."""
     states = [step.next_state for rollout in batch.rollouts for step in rollout.trajectory.steps]
     return {int(state.split()[2]) for state in states}
@@ -96,7 +96,7 @@ def player(request):
 
 
 def test_batches_and_what_is_remembered_keep_the_order_in_which_they_were_asked(player):
-    (before,) = known(player.play(policy(), TASKS, **OPTIONS))
+    (before,) = transitions_known_in(player.play(policy(), TASKS, **OPTIONS))
     played = player.interactions
     asked = [player.begin(policy(), TASKS, **OPTIONS)]
     player.remember([make_transition()])
@@ -108,10 +108,10 @@ def test_batches_and_what_is_remembered_keep_the_order_in_which_they_were_asked(
     for take in asked:
         batches.append(take())
         counts.append(player.interactions - played)
-    assert [known(batch) for batch in batches] == [{before}, {before + 1}, {before + 3}]
+    assert [transitions_known_in(batch) for batch in batches] == [{before}, {before + 1}, {before + 3}]
     assert counts == [0, 10, 20, 30], "a batch is counted when it is taken"
     player.remember([make_transition()])
-    assert known(player.play(policy(), TASKS, **OPTIONS)) == {before + 4}
+    assert transitions_known_in(player.play(policy(), TASKS, **OPTIONS)) == {before + 4}
 
 
 def test_what_cannot_be_remembered_is_an_error_of_the_next_batch(player):
