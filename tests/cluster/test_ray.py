@@ -5,6 +5,7 @@ The cluster is a real one with two cores; it is started here and ends with the t
 
 import os
 import signal
+import sys
 import time
 from functools import partial
 
@@ -31,7 +32,10 @@ WORLD = EnvironmentConfig(name="gymnasium", gymnasium={"factory": "text_worlds:C
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
-    connect("local", 2)
+    """A cluster whose processes can import what this one can: the worlds of tests/ are in no package."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+        connect("local", 2)
     yield
     ray.shutdown()
 
