@@ -21,7 +21,7 @@ from readme_table import readme_results  # noqa: E402
 from result_files import ROOT  # noqa: E402
 from smollm2_table import smollm2, smollm2_kinds, smollm2_parts  # noqa: E402
 from speed_tables import data_size, dream_speed, gpu_speed, profile, update_speed  # noqa: E402
-from study_tables import families, step_cost, study, transfer, watch  # noqa: E402
+from study_tables import families, seeds, step_cost, study, transfer, watch  # noqa: E402
 from world_tables import world_fidelity  # noqa: E402
 
 from components.evaluation.report.document_tables import insert_table, table_markers  # noqa: E402
@@ -49,6 +49,9 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
         "smollm2-kinds": smollm2_kinds,
     },
     "docs/experiments/smollm2.md": {"smollm2": smollm2, "smollm2-parts": smollm2_parts},
+    "docs/experiments/dreams-from-weak-logs.md": {
+        "seeds": lambda: seeds("study-logs-only", "clone-successes")
+    },
     "docs/experiments/foreign-worlds.md": {
         "worlds-babyai": lambda: study("worlds-babyai", "clone-successes"),
         "worlds-fidelity": world_fidelity,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from result_files import SUCCESS, Metrics, interval, read_cells, read_metrics, table, with_count
 
+from components.evaluation.study.seed_table import seed_table
 from components.evaluation.study.study_results import summarise
 from components.evaluation.study.study_table import study_table
 from components.evaluation.study.transfer_table import transfer_table
@@ -14,6 +15,11 @@ def study(name: str, against: str = BASE) -> str:
     """Return the table that `dreamgym study --finished --against AGAINST` makes of the same cells."""
     cells, bases = read_cells(name), bases_against(against)
     return study_table(summarise(cells, against, bases), cells, against, bases)
+
+
+def seeds(name: str, against: str) -> str:
+    """Return the differences within each seed of a study."""
+    return seed_table(read_cells(name), against, bases_against(against))
 
 
 def families() -> str:

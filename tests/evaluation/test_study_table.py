@@ -11,8 +11,10 @@ from test_study import cell, make_trained_cell
 
 from components.errors import DataError
 from components.evaluation.metrics.intervals import Estimate
+from components.evaluation.metrics.paired_outcomes import paired_difference
 from components.evaluation.report.document_tables import insert_table, table_markers
 from components.evaluation.study.cells import Cell
+from components.evaluation.study.seed_table import seed_table
 from components.evaluation.study.study_results import summarise
 from components.evaluation.study.study_table import study_table
 from components.evaluation.study.transfer_table import transfer_table
@@ -75,6 +77,33 @@ def test_the_table_says_what_is_surely_not_inferior():
     better, worse = study_table(summarise(cells, "base"), cells, "base").splitlines()[3:5]
     assert ", ratio 1.05 (" in better and "), not inferior |" in better
     assert ", ratio 0.79 (" in worse and "inferior" not in worse
+
+
+def test_a_base_without_a_finished_cell_gives_way_to_the_common_one():
+    cells = {
+        "base": [cell("base", 0, [1, 0, 0, 0])],
+        "other": [cell("other", 0, [1, 1, 1, 0])],
+        "gone": [Cell("gone", 0, {}, crash="killed")],
+    }
+    bases = {"other": "gone"}
+    other = study_table(summarise(cells, "base", bases), cells, "base", bases).splitlines()[3]
+    assert "| +0.500 (" in other
+    assert seed_table(cells, "base", bases).splitlines()[2].startswith("| other | base | +0.500 (")
+
+
+def test_differences_within_a_seed_are_paired_by_game():
+    cells = {
+        "base": [cell("base", seed, [1] * 10 + [0] * 30) for seed in (0, 2)],
+        "other": [cell("other", 0, [1] * 30 + [0] * 10), cell("other", 1, [1] * 40)],
+        "part": [cell("part", 0, [1] * 20 + [0] * 20)],
+    }
+    expected = paired_difference([True] * 30 + [False] * 10, [True] * 10 + [False] * 30)
+    shown = f"+0.500 ({expected.low:+.3f} to {expected.high:+.3f})"
+    rows = [row.split(" | ") for row in seed_table(cells, "base", {"part": "other"}).splitlines()]
+    assert rows[0] == ["| method", "compared with", "seed 0", "seed 1", "seed 2 |"]
+    assert rows[2] == ["| other", "base", shown, "", " |"]
+    assert [row[:2] for row in rows[3:]] == [["| part", "base"], ["| part", "other"]]
+    assert rows[4][2].startswith("-0.250 (")
 
 
 def test_the_table_counts_all_real_steps_that_the_models_ever_read():

@@ -45,16 +45,15 @@ def summarise(
       left out if the base's rate may be 0.
     - `ratio/non_inferior`: 1 if its low end is at least `MARGIN`, else 0.
     - `reached/...`: see `reach_metrics`.
-    - `watched/rollout_agreement`: share of replayed dreamed successes that were confirmed, a mean
-      over
-      the seeds.
+    - `watched/rollout_agreement`: share of replayed dreamed successes that were confirmed, a mean over the
+      seeds.
     - Names of `Cell.figures` that all seeds have: means over the seeds.
     - `crashed_seeds`: number of crashed cells, if any. A method without a finished cell has only this metric.
 
     Args:
         cells: method -> its cells.
         against: base method of all methods that are not in `bases`.
-        bases: method -> its base method.
+        bases: method -> its base method; one without a finished cell is replaced by `against`.
 
     Raises:
         DataError: cells with different games.
@@ -81,7 +80,7 @@ def _add_comparisons(
     bases: Mapping[str, str],
 ) -> None:
     """Add each method's comparison with its base; p-values with the same base are corrected together."""
-    base_of = {name: bases.get(name, against) for name in cells}
+    base_of = bases_present(cells, against, bases)
     for base in dict.fromkeys(base_of.values()):
         base_cells = cells.get(base) or []
         row_pairs = {
@@ -94,6 +93,13 @@ def _add_comparisons(
         )
         for name, rows in row_pairs.items():
             metrics[name] |= _comparison_metrics(*rows) | {"difference/p_value": exact_value(p_values[name])}
+
+
+def bases_present(
+    cells: Mapping[str, Sequence[Cell] | Mapping[int, Cell]], against: str, bases: Mapping[str, str]
+) -> dict[str, str]:
+    """Return each method's base: its own one of `bases` if that has cells, else `against`."""
+    return {name: base if cells.get(base := bases.get(name, against)) else against for name in cells}
 
 
 def _paired_rows(cells: Sequence[Cell], base: Sequence[Cell]) -> tuple[Rows, Rows] | None:
@@ -111,10 +117,10 @@ def _paired_rows(cells: Sequence[Cell], base: Sequence[Cell]) -> tuple[Rows, Row
     common_seeds = sorted(method_rows.keys() & base_rows.keys())
     if not common_seeds:
         return None
-    compared_games = _unseen_family_games(cells[0])
+    games = compared_games(cells[0])
     return (
-        [{game: method_rows[seed][game] for game in compared_games} for seed in common_seeds],
-        [{game: base_rows[seed][game] for game in compared_games} for seed in common_seeds],
+        [{game: method_rows[seed][game] for game in games} for seed in common_seeds],
+        [{game: base_rows[seed][game] for game in games} for seed in common_seeds],
     )
 
 
@@ -137,7 +143,7 @@ def _comparison_metrics(method_rows: Rows, base_rows: Rows) -> dict[str, Estimat
     return metrics
 
 
-def _unseen_family_games(cell: Cell) -> list[str]:
+def compared_games(cell: Cell) -> list[str]:
     """Return the games of families without training tasks; all games if every family has training tasks."""
     families = cell.training_families
     return [game for game in cell.games if not families or cell.families[game] not in families]
@@ -178,7 +184,7 @@ def _success_metrics(cells: Sequence[Cell]) -> dict[str, Estimate]:
             [{game: won for game, won in row.items() if families[game] == family} for row in rows]
         )
     if cells[0].training_families:
-        unseen_games = set(_unseen_family_games(cells[0]))
+        unseen_games = set(compared_games(cells[0]))
         metrics["evaluate/success_rate/held_back"] = _success_rate(
             [{game: won for game, won in row.items() if game in unseen_games} for row in rows]
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from components.evaluation.metrics.intervals import Estimate
 from components.evaluation.study.cells import Cell
+from components.evaluation.study.study_results import bases_present
 
 REAL_STEPS_EVER = "all real steps: pretraining, logs, online, checks"
 """Column of `_real_steps_ever`; left out if no method has them."""
@@ -42,9 +43,11 @@ def study_table(
         bases: method -> its base method.
     """
     rows = [[column.format(base=base) for column in COLUMNS], ["---"] * len(COLUMNS)]
+    finished = {name: [cell for cell in cells[name] if not cell.crash] for name in metrics}
+    present = bases_present(finished, base, bases or {})
     for name, method_metrics in metrics.items():
-        method_base = (bases or {}).get(name, base)
-        finished_cells = [cell for cell in cells[name] if not cell.crash]
+        method_base = present[name]
+        finished_cells = finished[name]
         base_prefix = "" if method_base == base else f"{method_base}: "
         rows.append(_row(name, method_metrics, finished_cells, base_prefix))
     ever = COLUMNS.index(REAL_STEPS_EVER)
