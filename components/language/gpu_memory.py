@@ -6,6 +6,7 @@ a run that fits by this count may still be too large; one that does not fit cann
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,8 @@ from components.config import Config
 from components.errors import ConfigError
 from components.language.compute import Compute
 from components.language.engines.open_engine import choose_engine
+from components.language.training import parallel
+from components.language.training.sharding import is_requested
 
 BYTES = {"fp32": 4, "bf16": 2}
 FULL_TRAINING_BYTES = 16
@@ -40,6 +43,8 @@ class GpuMemory:
 
 def least_gpu_memory(config: Config, compute: Compute, policy: int, experience: int) -> GpuMemory:
     """What RL in the dream or the fine-tuning of the experience model takes, whichever is more.
+
+    Where a launch divides weights among its processes, this is what each takes of its own GPU.
 
     Args:
         policy: weights of the policy's model.
@@ -71,7 +76,8 @@ def require_gpu_memory(config: Config, compute: Compute, policy: int, experience
 
 def _training_bytes(config: Config, compute: Compute, weights: int) -> int:
     """Weights, gradients and moments. With adapters the frozen weights alone: adapters are small."""
-    return weights * (BYTES[compute.precision] if config.lora.rank else FULL_TRAINING_BYTES)
+    whole = weights * (BYTES[compute.precision] if config.lora.rank else FULL_TRAINING_BYTES)
+    return math.ceil(whole / parallel.size()) if is_requested() else whole
 
 
 def _sampler_bytes(config: Config, compute: Compute, weights: int, *, trained: bool) -> int:
@@ -81,5 +87,7 @@ def _sampler_bytes(config: Config, compute: Compute, weights: int, *, trained: b
         return 0
     if name == "vllm":
         return weights * BYTES[compute.precision] + round(compute.vllm.cache_gb * GB)
+    if trained and is_requested():
+        return weights * BYTES["fp32"]  # the whole model beside the part that is trained
     shares_weights = trained and (compute.precision == "fp32" or config.lora.rank > 0)
     return 0 if shares_weights else weights * BYTES[compute.precision]

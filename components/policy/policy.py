@@ -5,6 +5,7 @@ model.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class Policy:
         max_new_tokens: maximum length of a reply, in tokens.
         compute: device and precision of training and decoding.
         is_interrupted: set it from another thread to end the rollouts that it plays.
+        score_elsewhere: scores rollouts in place of `model` (`Learner.score`); None: `model` does.
     """
 
     def __init__(
@@ -43,7 +45,12 @@ class Policy:
         self.compute = compute
         self.tokens = 0
         self.is_interrupted = False
+        self.score_elsewhere: Callable[..., Any] | None = None
         self._pinned_engine: Engine | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy in another process needs: it plays, and does not train."""
+        return self.__dict__ | {"score_elsewhere": None}
 
     @classmethod
     def load(
@@ -71,6 +78,10 @@ class Policy:
         model = copy.deepcopy(self.model).requires_grad_(False)
         return Policy(model, self.vocabulary, max_new_tokens=self.max_new_tokens, compute=self.compute)
 
+    def with_same_model(self) -> Policy:
+        """Return a policy that plays and scores with this one's model."""
+        return Policy(self.model, self.vocabulary, max_new_tokens=self.max_new_tokens, compute=self.compute)
+
     def pinned(self) -> Policy:
         """Return a policy that plays with the present weights, whatever happens to this one's afterwards.
 
@@ -79,7 +90,7 @@ class Policy:
         engine = self.engine(0)
         if not engine.is_concurrent:
             return self.frozen_copy()
-        policy = Policy(self.model, self.vocabulary, max_new_tokens=self.max_new_tokens, compute=self.compute)
+        policy = self.with_same_model()
         policy._pinned_engine = engine
         return policy
 

@@ -56,3 +56,14 @@ def test_a_run_that_cannot_fit_is_refused_with_the_numbers(monkeypatch):
         require_gpu_memory(LORA, gpu(), 1_540_000_000, 1_540_000_000)
     require_gpu_memory(LORA, gpu(cache_gb=4), 1_540_000_000, 1_540_000_000)
     require_gpu_memory(LORA, Compute("cpu"), 10**12, 10**12)
+
+
+def test_divided_training_takes_each_processs_part_and_the_whole_policy_beside_it(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    memory = least_gpu_memory(FULL, gpu("fp32", "kept-cache"), BILLION, BILLION)
+    assert memory.parts == {
+        "policy in training": 4 * BILLION,
+        "policy in generation": 4 * BILLION,
+        "experience model": 4 * BILLION,
+    }

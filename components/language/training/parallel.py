@@ -11,6 +11,7 @@ identical. In a single process, the usual case, a job is a plain call.
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -70,11 +71,11 @@ def get_rank_state(name: str) -> Any:
 
 def sum_gradients(weights: Iterable[torch.nn.Parameter]) -> None:
     """Replace the gradients of `weights` on every rank by their sum over all ranks."""
-    if size() == 1:
+    weights = list(weights)
+    if size() == 1 or not weights:
         return
     import torch
 
-    weights = list(weights)
     gradients = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
     summed = _accelerator().reduce(torch.cat([gradient.flatten() for gradient in gradients]), "sum")
     for weight, part in zip(weights, summed.split([weight.numel() for weight in weights]), strict=True):
@@ -115,13 +116,33 @@ def connect() -> None:
     _accelerator()
 
 
-def _broadcast_job(job: Any) -> Any:
-    """The job of rank 0, on every rank."""
-    from accelerate.utils import broadcast_object_list
+def gather(items: Sequence[Item]) -> list[Item]:
+    """The items of all ranks, those of rank 0 first, on every rank; they are pickled."""
+    if size() == 1:
+        return list(items)
+    from accelerate.utils import gather_object
 
     _accelerator()
-    received: Any = broadcast_object_list([job])[0]
-    return received
+    gathered: list[Item] = gather_object(list(items))
+    return gathered
+
+
+def _broadcast_job(job: Any) -> Any:
+    """The job of rank 0, on every rank; what lies on rank 0's GPU then lies on the rank's own."""
+    import torch
+    from accelerate.utils import broadcast_object_list
+
+    accelerator = _accelerator()
+    buffer = io.BytesIO()
+    if not is_worker():
+        torch.save(job, buffer)
+    (received,) = broadcast_object_list([buffer.getvalue()])
+    if not is_worker():
+        return job
+    places = {"cuda:0": str(accelerator.device)}  # rank 0 has the first GPU
+    return torch.load(
+        io.BytesIO(received), map_location=places, weights_only=False
+    )  # of this launch's rank 0
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Weights, gradients and optimiser states divided among the ranks of a launch (FSDP2), for fine-tuning.
+"""Weights, gradients and optimiser states divided among the ranks of a launch (FSDP2).
 
     accelerate launch --use_fsdp --num_processes 2 -m flows.cli.app retrain          # GPUs
     ACCELERATE_USE_FSDP=true torchrun --nproc_per_node 2 -m flows.cli.app retrain    # CPUs
@@ -12,9 +12,11 @@ one process, to rounding.
 from __future__ import annotations
 
 import copy
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -35,15 +37,20 @@ def is_requested() -> bool:
 
 
 class Scorer(torch.nn.Module):
-    """The log-probabilities of a batch's predicted tokens, fp32 [n], as a module that FSDP2 can hook."""
+    """Scores of a batch's predicted tokens (`token_logprobs`), as a module that FSDP2 can hook."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, batch: Batch) -> Tensor:
-        """Return them in the order of the sequence, with gradients."""
-        return token_logprobs(self.model, batch).logprobs
+    def forward(
+        self, batch: Batch, temperature: float = 1.0, with_entropy: bool = False, with_hidden: bool = False
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Return log-probabilities, entropies and hidden states, in the order of the sequence."""
+        scores = token_logprobs(
+            self.model, batch, temperature=temperature, with_entropy=with_entropy, with_hidden=with_hidden
+        )
+        return scores.logprobs, scores.entropies, scores.hidden
 
 
 @contextmanager
@@ -57,6 +64,21 @@ def sharded(model: Any) -> Iterator[Any]:
         return
     device = next(model.parameters()).device
     model.to("cpu")
+    divided = divide(model, device)
+    yield divided
+    with torch.no_grad():
+        for weight, trained in zip(model.parameters(), divided.parameters(), strict=True):
+            weight.copy_(whole(trained))
+    model.to(device)
+
+
+def divide(model: Any, device: torch.device) -> Any:
+    """Return a copy of `model` that is divided among the ranks; every rank must call it.
+
+    Args:
+        model: in main memory.
+        device: where each rank's part lies and computes.
+    """
     divided = copy.deepcopy(model)
     parallel.connect()
     mesh = init_device_mesh(device.type, (parallel.size(),))
@@ -64,11 +86,7 @@ def sharded(model: Any) -> Iterator[Any]:
     for block in without_adapters(divided).get_decoder().layers[:-1]:
         fully_shard(block, mesh=mesh)
     divided.scorer_of_shards = [fully_shard(Scorer(divided), mesh=mesh)]  # a list: no submodule of itself
-    yield divided
-    with torch.no_grad():
-        for weight, trained in zip(model.parameters(), divided.parameters(), strict=True):
-            weight.copy_(whole(trained))
-    model.to(device)
+    return divided
 
 
 def scorer_of(model: Any) -> torch.nn.Module:
@@ -93,3 +111,23 @@ def divided_like(weight: Tensor, value: Tensor) -> Tensor:
     if not isinstance(weight, DTensor) or value.shape != weight.shape:
         return value
     return distribute_tensor(value.to(weight.device), weight.device_mesh, weight.placements)
+
+
+def clip_gradients(weights: Sequence[torch.nn.Parameter], limit: float) -> float:
+    """Limit the norm of all gradients together to `limit`, and return the norm before.
+
+    Divided weights may stand beside whole ones. Where some are divided, every rank must call it.
+    """
+    if not any(isinstance(weight, DTensor) for weight in weights):
+        return float(torch.nn.utils.clip_grad_norm_(weights, limit))
+    gradients: tuple[list[Tensor], list[Tensor]] = [], []
+    for weight in weights:
+        if weight.grad is not None:
+            gradients[isinstance(weight, DTensor)].append(weight.grad)
+    norms = [whole(torch.nn.utils.get_total_norm(part)) for part in gradients if part]
+    norm = math.hypot(*map(float, norms))
+    factor = limit / (norm + 1e-6)  # as in torch
+    if factor < 1:
+        for gradient in chain(*gradients):
+            gradient.mul_(factor)
+    return norm

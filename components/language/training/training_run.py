@@ -200,7 +200,7 @@ class TrainingRun:
             return torch.zeros((), device=device)
         batch = collate(examples or stand_in, self.plan.pad_id).to(device)
         with self.plan.compute.forward():
-            logprobs = self._score(batch)
+            logprobs, _, _ = self._score(batch)
             loss_part = -((logprobs * batch.loss_weights).sum() / total_weight)
         if not examples:
             loss_part = 0.0 * loss_part

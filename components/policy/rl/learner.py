@@ -6,9 +6,9 @@ mixes in pretraining in this way (PPO-ptx; Ouyang et al. 2022, arXiv 2203.02155,
 demonstrations (Rajeswaran et al. 2018, arXiv 1709.10087). Observed states are added in the same way
 (`observations.py`).
 
-In a launch of several processes (`components/language/training/parallel.py`) each process has a learner with
-a copy of the policy. Each computes a part of an update's gradient and all take the same step, so their
-policies stay equal.
+In a launch of several processes (`components/language/training/parallel.py`) each process has a learner. Each
+computes a part of an update's gradient and all take the same step: with a copy of the policy each, or with a
+part of its weights each (`trained_model.py`).
 """
 
 from __future__ import annotations
@@ -19,30 +19,27 @@ from itertools import count
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from components.config.algorithm_config import OptimiserStepsConfig
 from components.config.rl_config import RLConfig
-from components.language.freed_memory import return_if_grown
 from components.language.torch_seeds import torch_seed
 from components.language.training import parallel
 from components.language.training.checkpoints import check_weights
-from components.language.training.examples import Example, collate
+from components.language.training.examples import Example
 from components.language.training.optimizers import Optimizers, make_optimizers
-from components.language.training.token_scores import token_logprobs
+from components.language.training.sharding import whole
+from components.language.training.token_scores import TokenScores
 from components.policy.policy import Policy
-from components.policy.rl.algorithms.algorithm import Algorithm, LossInputs
-from components.policy.rl.log_probabilities import pack_by_length, score_tokens
+from components.policy.rl.algorithms.algorithm import Algorithm
+from components.policy.rl.step_gradient import StepGradient
+from components.policy.rl.trained_model import TrainedModel
 from components.policy.rl.training_checks import check_finite, check_logprob_gap
 from components.policy.rl.training_sample import TrainingSample
+from components.policy.rollout import Rollout
 
 BETAS = (0.9, 0.95)
 DEMONSTRATION_TOKENS = 2048
 """Number of tokens of demonstrations in a step; each step draws its own."""
-DEMONSTRATION_LOSS = "demonstration_loss"
-"""Name of the figure that updates with demonstrations have."""
-OBSERVATION_LOSS = "observation_loss"
-"""Name of the figure that updates with observations have."""
 _learner_numbers = count()
 
 
@@ -61,6 +58,8 @@ class Learner:
         self.demonstrations = demonstrations if config.demonstration_weight else ()
         self.name = f"learner {next(_learner_numbers)}"
         self.after_step: Callable[[], object] = bool  # called after each optimiser step of this process
+        self.trained = TrainedModel(policy)
+        self._gradient = StepGradient(policy, algorithm, config, self.trained)
         self.optimizers = self.make_optimizers()
         own_weights = algorithm.parameters()
         self.own_optimizers = Optimizers(
@@ -70,7 +69,7 @@ class Learner:
     def make_optimizers(self) -> Optimizers:
         """Return a new optimiser of the policy's trained weights."""
         rate = self.config.learning_rate
-        return make_optimizers(self.policy.model, "adamw", rate, betas=BETAS, weight_decay=0.0)
+        return make_optimizers(self.trained.module, "adamw", rate, betas=BETAS, weight_decay=0.0)
 
     @classmethod
     def on_all_ranks(
@@ -81,10 +80,18 @@ class Learner:
         parallel.run_on_all_ranks(
             _create, cls, learner.name, policy, algorithm, config, demonstrations, own=(learner,)
         )
+        if learner.trained.is_divided:
+            policy.score_elsewhere = learner.score
         return learner
 
+    def divide(self) -> None:
+        """Divide the trained weights among the ranks, if the launch asks for it; every rank calls this."""
+        self.trained.divide()
+        if self.trained.is_divided:
+            self.optimizers = self.make_optimizers()
+
     def trained_weights(self) -> dict[str, torch.nn.Parameter]:
-        """Return the weights of the policy that are trained, by name."""
+        """Return the weights of the policy that are trained, whole, by name."""
         return {name: weight for name, weight in self.policy.model.named_parameters() if weight.requires_grad}
 
     def learning_rate(self, iteration: int) -> float:
@@ -123,12 +130,22 @@ class Learner:
         """Make every learner of the launch continue from `state`."""
         parallel.run_on_all_ranks(_restore, self.name, state, own=(self,))
 
+    def score(
+        self, rollouts: Sequence[Rollout], *, temperature: float, batch_tokens: int, with_hidden: bool = False
+    ) -> list[tuple[int, TokenScores]]:
+        """Return what `score_without_gradients` does, computed by all processes with divided weights."""
+        arguments = list(rollouts), temperature, batch_tokens, with_hidden
+        return parallel.run_on_all_ranks(_score, self.name, *arguments, own=(self,))
+
     def state_dict(self) -> dict[str, Any]:
-        """Return weights, optimisers, and the algorithm's state."""
+        """Return weights, optimisers, and the algorithm's state; all whole."""
         weights = {name: weight.detach() for name, weight in self.trained_weights().items()}
+        optimizers = self.optimizers.state_dict()
+        if self.trained.is_divided:
+            optimizers = parallel.run_on_all_ranks(_whole_optimizers, self.name, own=(self,))
         return {
             "policy": weights,
-            "optimizers": self.optimizers.state_dict(),
+            "optimizers": optimizers,
             "own_optimizers": self.own_optimizers.state_dict(),
             "algorithm": self.algorithm.state_dict(),
         }
@@ -145,6 +162,7 @@ class Learner:
         with torch.no_grad():
             for name, weight in self.trained_weights().items():
                 weight.copy_(state["policy"][name])
+        self.trained.take_weights()
         self.optimizers.load_state_dict(state["optimizers"])
         self.own_optimizers.load_state_dict(state["own_optimizers"])
         self.algorithm.load_state_dict(state["algorithm"])
@@ -187,6 +205,17 @@ class Learner:
         """
         generator = torch.Generator().manual_seed(torch_seed(seed))
         self.begin_update()
+        with self.trained.update():
+            return self._steps(samples, generator, rate, on_policy, observed)
+
+    def _steps(
+        self,
+        samples: list[TrainingSample],
+        generator: torch.Generator,
+        rate: float,
+        on_policy: bool,
+        observed: Sequence[Example],
+    ) -> dict[str, float]:
         batches = [batch for _ in range(self.passes) for batch in self.split(_shuffled(samples, generator))]
         steps: list[dict[str, float]] = []
         for number, batch in enumerate(batches):
@@ -215,76 +244,13 @@ class Learner:
         rate: float,
     ) -> dict[str, float]:
         """Take one optimiser step and return its figures, which are sums over the forward passes."""
-        token_weights = self.algorithm.token_weights(samples) if samples else []
-        total_tokens = sum(sample.token_count for sample in samples)
-        names = ["loss", "logprob_gap", "policy_entropy", *self.algorithm.figures]
-        names += [DEMONSTRATION_LOSS] if demonstrations else []
-        names += [OBSERVATION_LOSS] if self.config.observation_weight else []
-        parts: dict[str, list[Tensor]] = {name: [] for name in names}
-        lengths = [sample.length * len(sample.rollouts) for sample in samples]
-        with self.policy.compute.training(self.policy.model):
-            for rows in parallel.share(pack_by_length(lengths, self.config.batch_tokens)):
-                figures = self._add_gradient(
-                    [samples[i] for i in rows], [token_weights[i] for i in rows], total_tokens
-                )
-                for name, value in figures.items():
-                    parts[name].append(value)
-                return_if_grown()
-            if own_demonstrations := parallel.share(demonstrations):
-                total, weight = sum(map(_count_loss_tokens, demonstrations)), self.config.demonstration_weight
-                parts[DEMONSTRATION_LOSS].append(self._add_cross_entropy(own_demonstrations, total, weight))
-            total, weight = sum(map(_count_loss_tokens, observed)), self.config.observation_weight
-            for rows in parallel.share(pack_by_length(list(map(len, observed)), self.config.batch_tokens)):
-                examples = [observed[row] for row in rows]
-                parts[OBSERVATION_LOSS].append(self._add_cross_entropy(examples, total, weight))
-                return_if_grown()
-            # Read once everything has been asked of the device: reading waits for it.
-            sums = dict(
-                zip(names, parallel.sums([sum(map(float, parts[name])) for name in names]), strict=True)
-            )
-            check_finite("policy loss", sums["loss"])
-            check_finite("loss on the demonstrations", sums.get(DEMONSTRATION_LOSS, 0.0))
-            check_finite("loss on the observations", sums.get(OBSERVATION_LOSS, 0.0))
-            weights = [*self.trained_weights().values(), *self.algorithm.parameters()]
-            parallel.sum_gradients(weights)
-            norm = torch.nn.utils.clip_grad_norm_(weights, 1.0)
-            check_finite("norm of the gradient", float(norm))
+        with self.policy.compute.training(self.trained.module):
+            figures = self._gradient.add(samples, demonstrations, observed)
+            norm = self.trained.finish_gradients(self.algorithm.parameters())
+            check_finite("norm of the gradient", norm)
             self.optimizers.step(rate)
             self.own_optimizers.step(self.algorithm.own_learning_rate(rate))
-        return sums | {"gradient_norm": float(norm)}
-
-    def _add_cross_entropy(self, examples: Sequence[Example], total_tokens: int, weight: float) -> Tensor:
-        """Add the weighted gradient of the cross-entropy; return its part of the mean over `total_tokens`."""
-        padding = self.policy.vocabulary.pad_id
-        batch = collate(examples, padding).to(self.policy.model.device)
-        with self.policy.compute.forward():
-            loss = -token_logprobs(self.policy.model, batch).logprobs.sum() / total_tokens
-        (weight * loss).backward()
-        return loss.detach()
-
-    def _add_gradient(
-        self, samples: list[TrainingSample], token_weights: list[float], total_tokens: int
-    ) -> dict[str, Tensor]:
-        """Add the gradient of some samples of a step of `total_tokens`; return their part of its figures."""
-        rollouts = [rollout for sample in samples for rollout in sample.rollouts]
-        scores = score_tokens(
-            self.policy,
-            rollouts,
-            temperature=self.config.temperature,
-            with_entropy=True,
-            with_hidden=self.algorithm.needs_hidden,
-        )
-        inputs = LossInputs.of_samples(samples, token_weights, scores, total_tokens, self.policy.model.device)
-        loss, figures = self.algorithm.loss(inputs)
-        loss.backward()
-        assert scores.entropies is not None
-        gap = (scores.logprobs.detach() - inputs.old).abs().sum()
-        entropy = scores.entropies.detach().sum()
-        return figures | {
-            "loss": loss.detach(),
-            "logprob_gap": gap.double() / total_tokens,
-            "policy_entropy": entropy.double() / total_tokens,
-        }
+        return figures | {"gradient_norm": norm}
 
 
 def _shuffled(samples: Sequence[TrainingSample], generator: torch.Generator) -> list[TrainingSample]:
@@ -301,7 +267,9 @@ def _create(
     own: Learner | None = None,
 ) -> None:
     if own is None:
-        parallel.set_rank_state(name, learner_type(policy, algorithm, config, demonstrations))
+        own = learner_type(policy, algorithm, config, demonstrations)
+        parallel.set_rank_state(name, own)
+    own.divide()
 
 
 def _update(
@@ -317,10 +285,24 @@ def _update(
     return learner.update(samples, seed, rate, on_policy, observed)
 
 
+def _score(
+    name: str,
+    rollouts: list[Rollout],
+    temperature: float,
+    batch_tokens: int,
+    with_hidden: bool,
+    own: Learner | None = None,
+) -> list[tuple[int, TokenScores]]:
+    learner: Learner = own or parallel.get_rank_state(name)
+    return learner.trained.score_rollouts(rollouts, temperature, batch_tokens, with_hidden)
+
+
+def _whole_optimizers(name: str, own: Learner | None = None) -> list[dict[str, Any]]:
+    learner: Learner = own or parallel.get_rank_state(name)
+    states: list[dict[str, Any]] = whole(learner.optimizers.state_dict())
+    return states
+
+
 def _restore(name: str, state: dict[str, Any], own: Learner | None = None) -> None:
     learner: Learner = own or parallel.get_rank_state(name)
     learner.load_state_dict(state)
-
-
-def _count_loss_tokens(example: Example) -> int:
-    return sum(segment.predicted for segment in example.segments)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 import torch
 
 from components.language.freed_memory import return_if_grown
-from components.language.training.examples import collate
+from components.language.training.examples import Batch, collate
 from components.language.training.token_scores import TokenScores, token_logprobs
 from components.policy.policy import Policy
 from components.policy.rollout import Rollout
@@ -27,6 +28,11 @@ def pack_by_length(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]
     return groups
 
 
+def rollout_batch(policy: Policy, rollouts: Sequence[Rollout], device: torch.device) -> Batch:
+    """Return the tokens of rollouts as one batch on `device`."""
+    return collate([rollout.example for rollout in rollouts], policy.vocabulary.pad_id).to(device)
+
+
 def score_tokens(
     policy: Policy,
     rollouts: Sequence[Rollout],
@@ -44,9 +50,7 @@ def score_tokens(
         with_entropy: also return the entropy at each token.
         with_hidden: also return the hidden states that the tokens were predicted from.
     """
-    batch = collate([rollout.example for rollout in rollouts], policy.vocabulary.pad_id).to(
-        policy.model.device
-    )
+    batch = rollout_batch(policy, rollouts, policy.model.device)
     with policy.compute.forward():
         return token_logprobs(
             policy.model, batch, temperature=temperature, with_entropy=with_entropy, with_hidden=with_hidden
@@ -66,24 +70,29 @@ def score_without_gradients(
     Args:
         batch_tokens: maximum padded size of a forward pass, in tokens.
     """
+    if policy.score_elsewhere is not None:
+        yield from policy.score_elsewhere(
+            rollouts, temperature=temperature, batch_tokens=batch_tokens, with_hidden=with_hidden
+        )
+        return
     for rows in pack_by_length([len(rollout.example) for rollout in rollouts], batch_tokens):
+        own_rollouts = [rollouts[row] for row in rows]
         with torch.no_grad():
-            scores = score_tokens(
-                policy, [rollouts[row] for row in rows], temperature=temperature, with_hidden=with_hidden
-            )
+            scores = score_tokens(policy, own_rollouts, temperature=temperature, with_hidden=with_hidden)
         return_if_grown()
-        start = 0
-        for row in rows:
-            end = start + rollouts[row].token_count
-            hidden = None if scores.hidden is None else scores.hidden[start:end]
-            yield (
-                row,
-                TokenScores(
-                    scores.logprobs[start:end],
-                    scores.rows[start:end],
-                    scores.columns[start:end],
-                    None,
-                    hidden,
-                ),
-            )
-            start = end
+        yield from zip(rows, split_scores(scores, own_rollouts), strict=True)
+
+
+def split_scores(scores: TokenScores, rollouts: Sequence[Rollout]) -> list[TokenScores]:
+    """Return the scores of each rollout out of those of `rollouts` together, without entropies."""
+    ends = list(accumulate(rollout.token_count for rollout in rollouts))
+    return [
+        TokenScores(
+            scores.logprobs[start:end],
+            scores.rows[start:end],
+            scores.columns[start:end],
+            None,
+            None if scores.hidden is None else scores.hidden[start:end],
+        )
+        for start, end in zip([0, *ends], ends, strict=False)
+    ]

@@ -30,12 +30,12 @@ from components.policy.policy import Policy
 from components.policy.policy_snapshots import Snapshots
 from components.policy.rl.algorithms.algorithm import Algorithm
 from components.policy.rl.algorithms.choose import learner_class
-from components.policy.rl.learner import DEMONSTRATION_LOSS, OBSERVATION_LOSS
 from components.policy.rl.loop_checkpoints import learner_state, read_loop_checkpoint
 from components.policy.rl.observations import observation_examples
 from components.policy.rl.players.player import Player
 from components.policy.rl.players.rollouts_ahead import Played, RolloutSource, begun_during
 from components.policy.rl.players.sampler_correction import RATIO_FIGURES, correct_for_sampler
+from components.policy.rl.step_gradient import DEMONSTRATION_LOSS, OBSERVATION_LOSS
 from components.policy.rl.task_source import TaskSource, returns_by_task
 from components.policy.rl.training_checks import check_collapse, check_learning_signal, check_staleness
 from components.policy.rl.training_sample import TrainingSample

@@ -24,7 +24,7 @@ class Reference:
 
     def __init__(self, policy: Policy, temperature: float, batch_tokens: int) -> None:
         self._has_adapters = isinstance(policy.model, PeftModel)
-        self._policy = policy if self._has_adapters else policy.frozen_copy()
+        self._policy = policy.with_same_model() if self._has_adapters else policy.frozen_copy()
         self._adapters = _copied(_trained_weights(policy)) if self._has_adapters else {}
         self._temperature = temperature
         self._batch_tokens = batch_tokens

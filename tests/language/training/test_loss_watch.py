@@ -10,6 +10,7 @@ from components.language.training import sharding
 from components.language.training.examples import Example, Segment
 from components.language.training.fine_tuning import supervised_finetune
 from components.language.training.loss_watch import is_jump, require_recovered
+from components.language.training.token_scores import TokenScores
 
 
 def test_a_loss_above_three_running_medians_is_a_jump():
@@ -43,12 +44,12 @@ def test_a_training_records_where_its_loss_jumped(monkeypatch):
         def __init__(self):
             self.calls = 0
 
-        def __call__(self, model, batch):
+        def __call__(self, model, batch, **options):
             self.calls += 1
             weight = next(model.parameters()).flatten()[:1]
             loss = 9.0 if self.calls in (30, 31) else 1.0
             scores = weight * 0 - loss
-            return type("Scores", (), {"logprobs": scores.expand(len(batch.rows))})()
+            return TokenScores(scores.expand(len(batch.rows)), batch.rows, batch.columns)
 
     monkeypatch.setattr(sharding, "token_logprobs", Scripted())
     example = Example([Segment([1, 2, 3], [False, True, True])])
@@ -65,11 +66,11 @@ def test_only_the_first_jumps_are_printed(monkeypatch, caplog):
         def __init__(self):
             self.calls = 0
 
-        def __call__(self, model, batch):
+        def __call__(self, model, batch, **options):
             self.calls += 1
             weight = next(model.parameters()).flatten()[:1]
             scores = weight * 0 - (9.0 if self.calls > 25 and self.calls % 25 < 2 else 1.0)
-            return type("Scores", (), {"logprobs": scores.expand(len(batch.rows))})()
+            return TokenScores(scores.expand(len(batch.rows)), batch.rows, batch.columns)
 
     monkeypatch.setattr(sharding, "token_logprobs", Scripted())
     example = Example([Segment([1, 2, 3], [False, True, True])])

@@ -35,6 +35,11 @@ EXAMPLES = [
 ]
 
 
+STEPS = {"optimizer_steps": 2, "num_iterations": 2}
+LONG_DEMONSTRATION = Example([Segment([9] * 30, [False] * 30), Segment([20, 21] * 1020, [True] * 2040)])
+"""So long that an update draws one alone: a rank has none."""
+
+
 class Even:
     """Episodes of one step; the rollouts of even rows win."""
 
@@ -50,20 +55,50 @@ class Even:
         pass
 
 
-def make_loop(kind="grpo", lora=LoraConfig()):
+def make_loop(kind="grpo", lora=LoraConfig(), options=None, demonstrations=(), checkpoint=None):
     policy = Policy(make_model(), VOCABULARY)
     config = RLConfig(
         iterations=3,
         tasks=2,
         num_generations=4,
-        demonstration_weight=0.0,
+        demonstration_weight=0.5 if demonstrations else 0.0,
         max_new_tokens=6,
         batch_tokens=200,
-        algorithm={"type": kind, "optimizer_steps": 2, "num_iterations": 2},
+        algorithm={"type": kind} | (STEPS if options is None else options),
     )
     tasks = EvenTasks([make_task(n, instruction=f"put a mug in desk {n}") for n in range(4)])
     algorithm = make_algorithm(config, policy)
-    return Loop(policy, LocalPlayer(Even()), tasks, algorithm, config, max_steps=2, seed=0, lora=lora)
+    return Loop(
+        policy,
+        LocalPlayer(Even()),
+        tasks,
+        algorithm,
+        config,
+        max_steps=2,
+        seed=0,
+        lora=lora,
+        demonstrations=demonstrations,
+        checkpoint=checkpoint,
+    )
+
+
+def copy_second(checkpoint):
+    """Return a function that keeps the checkpoint of a loop's second iteration beside it."""
+
+    def keep(iteration, figures):
+        if iteration == 2:
+            shutil.copy(checkpoint, checkpoint.with_name("second.pt"))
+
+    return keep
+
+
+RL = {
+    "grpo": {},
+    "ppo": {"kind": "ppo"},
+    "lora": {"lora": LoraConfig(rank=2)},
+    "rft": {"kind": "rft", "options": {}},
+    "demonstrations": {"demonstrations": [LONG_DEMONSTRATION]},
+}
 
 
 def largest_share(model) -> float:
@@ -107,15 +142,21 @@ def train(place: Path):
     adapted = add_lora(make_model(), LoraConfig(rank=2), seed=0)
     results["adapted"] = supervised_finetune(adapted, EXAMPLES, **SETTINGS).losses
     weights = [model, resumed_model, adapted]
-    for name, settings in {
-        "grpo": {},
-        "ppo": {"kind": "ppo"},
-        "lora": {"lora": LoraConfig(rank=2)},
-    }.items():
-        loop = make_loop(**settings)
-        series = loop.run().series
+    for name, settings in RL.items():
+        checkpoint = place / name / "loop.pt"
+        checkpoint.parent.mkdir()
+        loop = make_loop(**settings, checkpoint=checkpoint)
+        series = loop.run(on_iteration=copy_second(checkpoint)).series
         results[name] = [series[figure] for figure in ("loss", "gradient_norm", "policy_entropy")]
+        held = sum(
+            (weight.to_local() if isinstance(weight, DTensor) else weight).numel()
+            for weight in loop.learner.trained.module.parameters()
+        )
+        results[f"{name}_share"] = held / sum(weight.numel() for weight in loop.policy.model.parameters())
         weights.append(loop.policy.model)
+    resumed = make_loop(checkpoint=Path(shutil.copy(place / "grpo" / "second.pt", place / "again.pt")))
+    resumed.run()
+    weights.append(resumed.policy.model)
     try:
         supervised_finetune(make_model(), EXAMPLES, **SETTINGS | {"learning_rate": 1e30})
     except TrainingError as error:
@@ -129,7 +170,7 @@ def train(place: Path):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("divides_weights", [False, True])
 def test_two_processes_give_the_weights_of_one(tmp_path, divides_weights):
-    """With and without FSDP2, which divides the weights of fine-tuning; RL has them whole in both."""
+    """With and without FSDP2, which divides the weights of fine-tuning and of RL."""
     places = [tmp_path / "one", tmp_path / "two"]
     for place in places:
         place.mkdir()
@@ -152,7 +193,9 @@ def test_two_processes_give_the_weights_of_one(tmp_path, divides_weights):
     one, two = (json.loads((place / "results.json").read_text()) for place in places)
     assert one["error"] == two["error"]
     assert one["share"] == 1 and (two["share"] < 0.55 if divides_weights else two["share"] == 1)
-    for name in ("losses", "resumed", "adapted", "grpo", "ppo", "lora"):
+    for name in ("grpo_share", "ppo_share"):
+        assert one[name] == 1 and (two[name] < 0.55 if divides_weights else two[name] == 1)
+    for name in ("losses", "resumed", "adapted", *RL):
         torch.testing.assert_close(torch.tensor(two[name]), torch.tensor(one[name]), rtol=1e-3, atol=1e-4)
     weights = [torch.load(place / "weights.pt") for place in places]
     for mine, other in zip(*weights, strict=True):
@@ -168,6 +211,15 @@ def test_two_processes_give_the_weights_of_one(tmp_path, divides_weights):
     )
     assert taken[0] == 4, "one process goes on where two were"
     torch.testing.assert_close(list(alone.parameters()), weights[0][0], rtol=1e-3, atol=1e-4)
+    for number, (name, settings) in enumerate(RL.items(), start=3):
+        checkpoint = places[1] / name / "second.pt"
+        loop = make_loop(**settings, checkpoint=checkpoint)
+        finished: list[int] = []
+        loop.run(on_iteration=lambda iteration, _, finished=finished: finished.append(iteration))
+        assert finished == [3], f"{name}: one process goes on where two were"
+        torch.testing.assert_close(
+            list(loop.policy.model.parameters()), weights[0][number], rtol=1e-3, atol=1e-4, msg=name
+        )
 
 
 def test_the_shares_of_all_ranks_are_all_items(monkeypatch):

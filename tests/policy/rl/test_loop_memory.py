@@ -4,7 +4,7 @@ from loop_builders import Rewarding, even_rows, make_loop
 
 from components.language import freed_memory
 from components.language.engines.kept_cache_session import KeptCacheSession
-from components.policy.rl.learner import Learner
+from components.policy.rl.step_gradient import StepGradient
 
 
 def test_memory_is_looked_at_after_every_generation_and_every_pass(monkeypatch):
@@ -19,7 +19,7 @@ def test_memory_is_looked_at_after_every_generation_and_every_pass(monkeypatch):
         monkeypatch.setattr(kind, method.__name__, call)
 
     counted(KeptCacheSession, KeptCacheSession.generate, "generations")
-    counted(Learner, Learner._add_gradient, "passes")
+    counted(StepGradient, StepGradient.add_samples, "passes")
     make_loop(Rewarding(even_rows), iterations=2, batch_tokens=64).run()
     assert counts["generations"] >= 2 and counts["passes"] > 2
     assert len(looks) >= counts["generations"] + counts["passes"]

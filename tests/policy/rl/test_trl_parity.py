@@ -84,7 +84,8 @@ def compute_loss(policy, samples, algorithm):
     )
     weights = loop.algorithm.token_weights(samples)
     with policy.compute.training(policy.model):
-        figures = loop.learner._add_gradient(samples, weights, sum(sample.token_count for sample in samples))
+        total = sum(sample.token_count for sample in samples)
+        figures = loop.learner._gradient.add_samples(samples, weights, total)
     return figures["loss"], gradients(policy.model)
 
 

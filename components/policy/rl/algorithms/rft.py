@@ -126,6 +126,7 @@ class RestartingLearner(Learner):
         with torch.no_grad():
             for name, weight in self.trained_weights().items():
                 weight.copy_(self._initial[name])
+        self.trained.take_weights()
         self.optimizers = self.make_optimizers()
 
     @property
