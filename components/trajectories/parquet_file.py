@@ -3,13 +3,18 @@
 No time stamp and no pandas metadata is written, so regenerated data has the same DVC hash. A file is written
 under a temporary name and then renamed, so that a reader never sees half of it. Pages have checksums: a
 damaged file is an error.
+
+A table of more than `SHARD_ROWS` rows is a directory of files (shards) under the table's name. Rows that are
+added at its end leave the shards before as they are, so DVC moves the new ones alone.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -23,6 +28,8 @@ from components.trajectories.columns import bytes_of
 RECOVERY_ADVICE = "Type `dvc pull` to restore the versioned data, or `dreamgym collect` to record it again."
 MAX_TABLE_BYTES = 2 << 30
 """Largest table in memory that is read. The offline data of this repository has about ten million bytes."""
+SHARD_ROWS = 100_000
+"""Most rows of one file."""
 _BATCH_ROWS = 1024
 
 
@@ -42,11 +49,55 @@ def read_table(path: Path, may_be_empty: bool = False) -> pa.Table:
         DataError: the file is missing or damaged, is empty although `may_be_empty` is False, or has more than
             `MAX_TABLE_BYTES` bytes once it is unpacked.
     """
-    if not path.is_file():
+    tables: list[pa.Table] = []
+    room = MAX_TABLE_BYTES
+    for file in _files_of(path):
+        table, size = _read_file(file, room)
+        tables.append(table)
+        room -= size
+    if any(not table.schema.equals(tables[0].schema) for table in tables):
+        raise DataError(
+            f"The files in {path} have different columns.", "Expected shards of one table.", RECOVERY_ADVICE
+        )
+    table = pa.concat_tables(tables)
+    if table.num_rows == 0 and not may_be_empty:
+        raise DataError(f"{path} has no rows.", "Expected at least one.", RECOVERY_ADVICE)
+    return table
+
+
+def _files_of(path: Path) -> list[Path]:
+    """The files of a table in their order: `path` itself, or the shards in it."""
+    if path.is_file():
+        return [path]
+    shards = sorted(path.glob("*.parquet"))
+    if not shards:
         raise DataError(f"There is no file {path}.", next_step=RECOVERY_ADVICE)
+    missing = {_shard_name(number) for number in range(1, len(shards) + 1)} - {file.name for file in shards}
+    if missing:
+        raise DataError(
+            f"{path} has {len(shards)} files, and {min(missing)} is not among them.",
+            "Expected the shards of a table, numbered from 1.",
+            RECOVERY_ADVICE,
+        )
+    return shards
+
+
+def _shard_name(number: int) -> str:
+    return f"{number:05d}.parquet"
+
+
+def _read_file(path: Path, room: int) -> tuple[pa.Table, int]:
+    """One file of a table, verified, and the bytes of its rows, at most `room`."""
+    batches: list[pa.RecordBatch] = []
+    size = 0
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            table = pa.Table.from_batches(_bounded_batches(path, file), file.schema_arrow)
+            for batch in file.iter_batches(_BATCH_ROWS):
+                size += bytes_of(batch)
+                if size > room:  # a file of a few kilobytes may unpack to too many bytes
+                    raise _too_large(path)
+                batches.append(batch)
+            table = pa.Table.from_batches(batches, file.schema_arrow)
         table.validate(full=True)
     except (pa.ArrowException, OSError, UnicodeError) as error:
         problem = (
@@ -54,23 +105,59 @@ def read_table(path: Path, may_be_empty: bool = False) -> pa.Table:
             f"{str(error).splitlines()[0]}"
         )
         raise DataError(problem, next_step=f"Remove it. {RECOVERY_ADVICE}") from error
-    if table.num_rows == 0 and not may_be_empty:
-        raise DataError(f"{path} has no rows.", "Expected at least one.", RECOVERY_ADVICE)
-    return table
+    return table, size
 
 
-def _bounded_batches(path: Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-    """The file's rows up to `MAX_TABLE_BYTES`: a file of a few kilobytes may unpack to too many bytes."""
-    size = 0
-    for batch in file.iter_batches(_BATCH_ROWS):
-        size += bytes_of(batch)
-        if size > MAX_TABLE_BYTES:
-            raise DataError(
-                f"{path} ({path.stat().st_size:,} bytes) holds more than {MAX_TABLE_BYTES:,} bytes of rows.",
-                "Tables are read whole, so they must fit in memory.",
-                "Split it into files of fewer episodes.",
-            )
-        yield batch
+def _too_large(path: Path) -> DataError:
+    return DataError(
+        f"{path} ({path.stat().st_size:,} bytes) brings its table above {MAX_TABLE_BYTES:,} bytes of rows.",
+        "Tables are read whole, so they must fit in memory.",
+        "Take fewer episodes.",
+    )
+
+
+def write_shards(path: Path, shards: Iterable[bytes]) -> None:
+    """Write the files of a table and replace `path`: one as the file itself, several as a directory.
+
+    A single file is replaced atomically. With several, an earlier table is removed just before the new one,
+    which is complete by then, gets its name.
+
+    Args:
+        shards: contents of the files, one at a time.
+
+    Raises:
+        DataError: it cannot be written.
+    """
+    contents = iter(shards)
+    first, second = next(contents), next(contents, None)
+    if second is None:
+        write_bytes(path, first, move_table)
+        return
+    staged = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    shutil.rmtree(staged, ignore_errors=True)
+    try:
+        for number, content in enumerate(chain([first, second], contents), start=1):
+            write_bytes(staged / _shard_name(number), content, os.replace)
+        move_table(staged, path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def move_table(source: Path, target: Path) -> None:
+    """Rename a table, a file or a directory of files, to `target`, and remove what was there."""
+    if source.is_dir() or target.is_dir():
+        remove_table(target)
+    source.replace(target)
+
+
+def remove_table(path: Path) -> None:
+    """Remove a table, a file or a directory of files, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def write_frame(path: Path, frame: pd.DataFrame) -> None:

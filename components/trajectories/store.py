@@ -10,6 +10,7 @@ import dataclasses
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,14 @@ import pyarrow as pa
 from components.errors import DataError
 from components.records import Task, Trajectory, Transition
 from components.trajectories.columns import as_record
-from components.trajectories.parquet_file import RECOVERY_ADVICE, parquet_bytes, read_table, write_bytes
+from components.trajectories.parquet_file import (
+    RECOVERY_ADVICE,
+    SHARD_ROWS,
+    parquet_bytes,
+    read_table,
+    write_bytes,
+    write_shards,
+)
 
 _TYPES = {"step": pa.int64(), "reward": pa.float64(), "done": pa.bool_()}
 """Column -> Arrow type; all other columns are text."""
@@ -63,7 +71,7 @@ class DataLayout:
         return self.root / "tasks" / f"{name}.parquet"
 
     def trajectories(self, name: str) -> Path:
-        """File of the offline transitions of the `train` or `fidelity` tasks; of `test` in imported data."""
+        """Table of the offline transitions of the `train` or `fidelity` tasks; of `test` in imported data."""
         return self.root / "trajectories" / f"{name}.parquet"
 
     @property
@@ -111,12 +119,17 @@ def read_tasks(path: Path) -> list[Task]:
 
 
 def write_transitions(path: Path, transitions: Iterable[Transition]) -> None:
-    """Write `transitions` in the given order and replace `path` atomically.
+    """Write `transitions` in the given order and replace `path`; more than `SHARD_ROWS` as several files.
+
+    They are taken from an iterator in shards, so that they need not all be in memory.
 
     Raises:
         DataError: it cannot be written.
     """
-    write_bytes(path, encode_records(path, transitions, TRANSITION_SCHEMA), os.replace)
+    rows = iter(transitions)
+    shards = iter(lambda: list(islice(rows, SHARD_ROWS)), [])
+    contents = (encode_records(path, shard, TRANSITION_SCHEMA) for shard in chain([next(shards, [])], shards))
+    write_shards(path, contents)
 
 
 def read_transitions(path: Path) -> list[Transition]:

@@ -22,7 +22,7 @@ from components.records import TRAIN, Task, Transition
 from components.trajectories.columns import ColumnProblem, Columns, examine, refused
 from components.trajectories.data_docs import Rule, make_local
 from components.trajectories.expectations import check_of, open_context, reasons_by_row, run_expectations
-from components.trajectories.parquet_file import read_table, write_frame
+from components.trajectories.parquet_file import read_table, remove_table, write_frame
 from components.trajectories.store import TRANSITION_DEFAULTS, TRANSITION_SCHEMA, write_transitions
 from components.trajectories.validation_rules import (
     ENVIRONMENTS,
@@ -111,7 +111,7 @@ def _prepare_output(out_dir: Path) -> tuple[Path, Path]:
     docs = out_dir / "data_docs"
     clean_path = out_dir / "transitions.parquet"
     shutil.rmtree(docs, ignore_errors=True)
-    clean_path.unlink(missing_ok=True)
+    remove_table(clean_path)
     return docs, clean_path
 
 

@@ -297,7 +297,7 @@ def _episode_count(layout: DataLayout, settings: CloningConfig) -> int:
     No limit if a file or column is missing, which validation reports.
     """
     path = layout.trajectories("train")
-    if not path.is_file():
+    if not path.exists():
         return sys.maxsize
     columns, problems = examine(read_table(path), TRANSITION_SCHEMA, TRANSITION_DEFAULTS)
     if columns is None or problems:

@@ -28,6 +28,7 @@ from components.errors import DataError, EnvironmentFailure
 from components.files import cannot_write, write_json
 from components.records import TEST, TRAIN, Task, Trajectory
 from components.trajectories.dvc.snapshots import Snapshot, push, snapshot
+from components.trajectories.parquet_file import move_table
 from components.trajectories.recording import BEHAVIOURS, collect, plan, with_reasoning
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.dead_flow_runs import end_dead_runs_if_tracked
@@ -211,20 +212,22 @@ def write(
 
 
 def move_files(staged: Path, target: Path) -> None:
-    """Rename all files of `staged` into place below `target`.
+    """Rename all files and tables of `staged` into place below `target`.
 
     Raises:
         DataError: the disk refuses.
     """
-    files = [file.relative_to(staged) for file in staged.rglob("*") if file.is_file()]
+    tables = [path for path in staged.rglob("*.parquet") if path.parent.suffix != ".parquet"]
+    others = [path for path in staged.rglob("*") if path.is_file() and path.suffix != ".parquet"]
+    moves = [(path, target / path.relative_to(staged)) for path in [*tables, *others]]
     try:
-        for file in files:
-            (target / file).parent.mkdir(parents=True, exist_ok=True)
+        for _, place in moves:
+            place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise cannot_write(target, error) from error
     try:
-        for file in files:
-            (staged / file).replace(target / file)
+        for path, place in moves:
+            move_table(path, place)
     except OSError as error:
         problem = f"{target} now holds a mixture of new and old files: {error}."
         raise DataError(

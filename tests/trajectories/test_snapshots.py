@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from components.errors import DataError
+from components.records import Transition
+from components.trajectories import store
 from components.trajectories.dvc import push_and_pull, snapshots, versions
 from components.trajectories.dvc.experiment_commit import commit_experiment
 
@@ -74,6 +76,27 @@ def test_snapshot_counts_and_the_same_data_has_the_same_hash(repository, tmp_pat
     assert again == first
     (repository / STEPS).write_text("other")
     assert snapshots.snapshot(repository).hash != first.hash
+
+
+def test_only_the_last_shards_of_a_table_that_grew_are_pushed(repository, monkeypatch):
+    """A shard that is full stays as it is; the remote gets the others and the list of files."""
+    monkeypatch.setattr(store, "SHARD_ROWS", 100)
+    table = repository / "data" / "world" / "trajectories" / "train.parquet"
+    remote = repository / ".dreamgym" / "dvc-remote"
+    pushed: list[set[str]] = []
+    for rows in (250, 450):
+        store.write_transitions(
+            table,
+            (Transition("t0", f"e{row}", 0, f"state {row}", "go", "", 0.0, False) for row in range(rows)),
+        )
+        snapshots.snapshot(repository)
+        snapshots.push(repository)
+        pushed.append({path.name for path in remote.rglob("*") if path.is_file()})
+    assert len(list(table.iterdir())) == 5
+    assert len(pushed[1] - pushed[0]) == 3 + 1
+    _drop_workspace(repository)
+    snapshots.pull(repository)
+    assert len(store.read_transitions(table)) == 450
 
 
 def test_committed_config_names_no_path_of_this_machine(repository):

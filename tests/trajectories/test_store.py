@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from components.errors import DataError
 from components.records import SYNTHETIC, Task, Transition
+from components.tracking.mlflow_adapter.dataset_schema import describe_parquet
 from components.trajectories import parquet_file, replay_log, store
+from flows.jobs.collect import move_files
 
 
 def make_task(number: int = 0) -> Task:
@@ -49,6 +51,89 @@ def test_tasks_and_transitions_come_back_equal_and_in_order(tmp_path):
     assert store.read_tasks(tmp_path / "deep" / "tasks.parquet") == tasks
     read = store.read_transitions(tmp_path / "transitions.parquet")
     assert read == transitions and type(read[0].step) is int and type(read[0].done) is bool
+
+
+UNWRITABLE = make_transition(5, state="\ud800")
+
+
+class TestShards:
+    """A table of many rows is a directory of files."""
+
+    @pytest.fixture(autouse=True)
+    def three_rows_a_file(self, monkeypatch):
+        monkeypatch.setattr(store, "SHARD_ROWS", 3)
+
+    @staticmethod
+    def written(path, count):
+        transitions = [make_transition(step) for step in range(count)]
+        store.write_transitions(path, iter(transitions))
+        assert store.read_transitions(path) == transitions
+        return {file.name: file.read_bytes() for file in path.glob("*")} if path.is_dir() else {}
+
+    def test_further_rows_leave_the_shards_before_as_they_are(self, tmp_path):
+        path = tmp_path / "train.parquet"
+        first = self.written(path, 7)
+        assert list(first) and sorted(first) == ["00001.parquet", "00002.parquet", "00003.parquet"]
+        second = self.written(path, 11)
+        assert len(second) == 4
+        assert {name for name in first if first[name] == second[name]} == {"00001.parquet", "00002.parquet"}
+        assert [file.name for file in tmp_path.iterdir()] == ["train.parquet"]
+
+    def test_a_file_replaces_a_directory_and_the_other_way_round(self, tmp_path):
+        path = tmp_path / "train.parquet"
+        for count in (3, 4, 2):
+            assert bool(self.written(path, count)) == (count > 3)
+            assert path.is_dir() == (count > 3)
+
+    def test_an_empty_table_is_one_file(self, tmp_path):
+        store.write_transitions(tmp_path / "none.parquet", [])
+        with pytest.raises(DataError, match="has no rows"):
+            store.read_transitions(tmp_path / "none.parquet")
+
+    def test_a_missing_a_damaged_and_a_foreign_shard_are_refused(self, tmp_path):
+        path = tmp_path / "train.parquet"
+        self.written(path, 9)
+        store.write_tasks(path / "00002.parquet", [make_task()])
+        with pytest.raises(DataError, match="have different columns"):
+            store.read_transitions(path)
+        (path / "00002.parquet").write_bytes(b"PAR1")
+        with pytest.raises(DataError, match="00002.parquet .4 bytes. is damaged"):
+            store.read_transitions(path)
+        (path / "00002.parquet").unlink()
+        with pytest.raises(DataError, match="has 2 files, and 00002.parquet is not among them"):
+            store.read_transitions(path)
+
+    def test_a_failure_leaves_the_earlier_table_whole(self, tmp_path):
+        path = tmp_path / "train.parquet"
+        self.written(path, 7)
+        with pytest.raises(DataError, match="cannot be written"):
+            store.write_transitions(path, [make_transition(step) for step in range(5)] + [UNWRITABLE])
+        assert len(store.read_transitions(path)) == 7
+        assert [file.name for file in tmp_path.iterdir()] == ["train.parquet"]
+
+    def test_the_bound_on_the_bytes_holds_for_all_files_together(self, tmp_path, monkeypatch):
+        path = tmp_path / "train.parquet"
+        self.written(path, 9)
+        monkeypatch.setattr(parquet_file, "MAX_TABLE_BYTES", 700)
+        with pytest.raises(DataError, match="00003.parquet .* brings its table above 700 bytes"):
+            store.read_transitions(path)
+
+    def test_mlflow_counts_the_rows_of_all_files(self, tmp_path):
+        path = tmp_path / "train.parquet"
+        self.written(path, 7)
+        schema, profile = describe_parquet(path)
+        assert '"num_rows": 7' in profile and '"name": "state"' in schema
+
+    def test_staged_tables_are_moved_whole(self, tmp_path):
+        staged, data = tmp_path / "staged", tmp_path / "data"
+        for count, more in ((7, 2), (2, 7), (8, 8)):
+            self.written(staged / "trajectories" / "train.parquet", count)
+            self.written(staged / "trajectories" / "fidelity.parquet", more)
+            (staged / "settings.json").write_text(str(count))
+            move_files(staged, data)
+            assert len(store.read_transitions(data / "trajectories" / "train.parquet")) == count
+            assert len(store.read_transitions(data / "trajectories" / "fidelity.parquet")) == more
+            assert (data / "settings.json").read_text() == str(count)
 
 
 @settings(max_examples=25, deadline=None)
@@ -113,7 +198,7 @@ def test_a_small_file_that_unpacks_to_more_than_memory_is_refused(tmp_path, monk
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 300, pa.int32()), pa.array(["x" * (1 << 20)]))
     pq.write_table(pa.table({"state": text}), path, compression="zstd", store_schema=False)
     assert path.stat().st_size < 10_000
-    with pytest.raises(DataError, match=r"holds more than 134,217,728 bytes of rows.*Split it"):
+    with pytest.raises(DataError, match=r"brings its table above 134,217,728 bytes of rows.*Take fewer"):
         parquet_file.read_table(path)
 
 

@@ -1,4 +1,4 @@
-"""Schema and size of a Parquet file, in the JSON that MLflow's page of a data set shows."""
+"""Schema and size of a Parquet table, in the JSON that MLflow's page of a data set shows."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ _MLFLOW_TYPES = (
 
 
 def describe_parquet(path: Path) -> tuple[str, str]:
-    """(schema, profile) of a Parquet file as MLflow's JSON, or two empty texts if there is no such file.
+    """(schema, profile) of a Parquet table as MLflow's JSON, or two empty texts if there is no such table.
 
-    Only the file's footer is read.
+    Only the footers of its files are read.
     """
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     try:
-        file = pq.ParquetFile(path)
+        schemas = [pq.read_schema(file) for file in files[:1]]
+        row_count = sum(pq.read_metadata(file).num_rows for file in files)
     except (OSError, pa.ArrowInvalid):
         return "", ""
-    with file:
-        columns = [
-            {"type": _mlflow_type(field.type), "name": field.name, "required": True}
-            for field in file.schema_arrow
-        ]
-        row_count = file.metadata.num_rows
+    columns = [
+        {"type": _mlflow_type(field.type), "name": field.name, "required": True}
+        for schema in schemas
+        for field in schema
+    ]
     schema = json.dumps({"mlflow_colspec": columns})
     profile = json.dumps({"num_rows": row_count, "num_elements": row_count * len(columns)})
     return schema, profile
