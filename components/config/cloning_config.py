@@ -36,10 +36,11 @@ class CloningConfig(Section):
         "minus the mean return of the task's episodes (advantage-weighted regression, arXiv 1910.00177); "
         "0: all alike.",
     )
-    early_experience: Literal["none", "world_modelling", "self_reflection"] = Field(
+    early_experience: Literal["none", "world_modelling", "self_reflection", "own_reflection"] = Field(
         "none",
         description="Early Experience (arXiv 2510.08558): also learn from alternatives to the cloned "
-        "actions, executed in the real environment. Needs experts or only_successes.",
+        "actions, executed in the real environment. The adapter writes a self_reflection, the policy's own "
+        "chat model an own_reflection. Needs experts or only_successes.",
     )
     epochs: float = Field(
         8.0,
@@ -51,10 +52,10 @@ class CloningConfig(Section):
 
     @model_validator(mode="after")
     def _reflections_belong_to_each_demonstration(self) -> CloningConfig:
-        if self.early_experience == "self_reflection" and self.advantage_temperature:
+        if self.early_experience.endswith("reflection") and self.advantage_temperature:
             raise ValueError(
-                "advantage_temperature: draws demonstrations anew, and self_reflection needs each of them. "
-                "Expected advantage_temperature: 0"
+                f"advantage_temperature: draws demonstrations anew, and {self.early_experience} needs each "
+                "of them. Expected advantage_temperature: 0"
             )
         return self
 

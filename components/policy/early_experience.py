@@ -12,8 +12,9 @@ executed in a fork of the game (`Forkable.probe`). The expert's own steps are ex
 the recorded states, so no alternative is out of step with the game. All of these steps are real interactions.
 
 Deviations from the paper:
-1. A language model writes the paper's reflections; here the adapter does (`reflect`), from the states that
-   the alternatives led to. One reflection covers all K.
+1. A language model writes the paper's reflections; so it does with `own_reflection` (`own_reflections.py`).
+   With `self_reflection` the adapter does (`reflect`), from the states that the alternatives led to. One
+   reflection covers all K.
 2. K is 3; the paper has 8 for IWM and 3 for SR.
 3. As in the paper, as much is trained as in plain cloning, here counted in tokens: world modelling takes
    the place of epochs of cloning (at most half of them), and a demonstration with reflections counts twice.

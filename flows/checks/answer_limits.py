@@ -16,6 +16,7 @@ from components.experience.formats.world_format import recorded_answer
 from components.experience.teachers.self_teacher import MAX_REASON_TOKENS
 from components.language.vocabulary.vocabulary import Vocabulary
 from components.policy.formats.choose import agent_format
+from components.policy.own_reflections import MAX_REFLECTION_TOKENS, require_conversations
 from components.records import Trajectory
 
 MAX_CUT_SHARE = 0.001
@@ -50,10 +51,11 @@ def answer_lengths(
 ) -> dict[str, list[int]]:
     """Return key of a limit -> tokens of the recorded answers, as `require_answer_limits` gets them.
 
-    With the `self` teacher the longest reason is counted in place of the recorded one.
+    Where a model writes its own reasons or reflections, the longest one is counted in place of the recorded
+    one.
 
     Raises:
-        ConfigError: the experience model cannot write reasons, and `self` is the teacher.
+        ConfigError: the model that is to write them cannot.
     """
     vocabulary, episodes = experience
     world = world_format(vocabulary, config.experience_model)
@@ -67,8 +69,13 @@ def answer_lengths(
         answers += [len(world.answer(recorded_answer(step))) + room for step in steps]
     vocabulary, episodes = policy
     agent = agent_format(vocabulary)
+    room = MAX_REFLECTION_TOKENS if config.cloning.early_experience == "own_reflection" else 0
+    if room:
+        require_conversations(agent)
     replies = [
-        len(agent.reply(step.thought, step.action)) for episode in _sample(episodes) for step in episode.steps
+        max(len(agent.reply(step.thought, step.action)), room and len(agent.reply("", step.action)) + room)
+        for episode in _sample(episodes)
+        for step in episode.steps
     ]
     return {"experience_model.max_new_tokens": answers} | {
         f"rl.{stage}.max_new_tokens": replies for stage in ("dream", "real", "baseline")

@@ -7,12 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from prefect import get_run_logger
+
 from components.config import Config
 from components.environments.capabilities import Adapter
 from components.evaluation.metrics.intervals import exact_value
 from components.language.threads import training
 from components.policy.behaviour_cloning import clone
 from components.policy.early_experience import explore, reflections, world_examples
+from components.policy.own_reflections import own_reflections, require_conversations
 from components.policy.policy import Policy
 from components.records import Trajectory
 from flows.run.live_adapter import live_adapter
@@ -22,6 +25,8 @@ from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.training.system_turns import policy_system
 from flows.training_log import curve_logger, progress_logger, speed_metrics
 
+REFLECTIONS = ("reflections_asked", "reflections_kept")
+"""Metrics of a clone with its model's own reflections."""
 ALTERNATIVES = 3
 """K of Early Experience: actions that are tried at each state in addition to the expert's."""
 
@@ -49,7 +54,7 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
         text_format=config.backbone.format,
         system=policy_system(config),
     )
-    extra_examples, real_steps = _early_experience(config, adapter, policy, demonstrations)
+    extra_examples, costs = _early_experience(config, adapter, policy, demonstrations)
     with training(config):
         record = clone(
             policy,
@@ -69,24 +74,39 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
     metrics = {
         "clone/loss": exact_value(record.final_loss),
         "clone/demonstrations": exact_value(len(demonstrations)),
-        "clone/real_interactions": exact_value(real_steps),
+        "clone/real_interactions": exact_value(costs["real_interactions"]),
     }
+    metrics |= {f"clone/{name}": exact_value(costs.pop(name)) for name in REFLECTIONS if name in costs}
     metrics |= speed_metrics("clone", record)
-    costs = {"tokens_trained": record.tokens, "real_interactions": real_steps}
+    costs["tokens_trained"] = record.tokens
     return Outcome({"policy": "policy"}, metrics, {"clone/loss": record.losses}, costs=costs)
 
 
 def _early_experience(
     config: Config, adapter: Adapter, policy: Policy, demonstrations: Sequence[Trajectory]
-) -> tuple[dict[str, Any], int]:
-    """Return further training examples of `clone` as keyword arguments, and the real steps that they cost."""
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return further training examples of `clone` as keyword arguments, and what they cost.
+
+    With the model's own reflections the costs also have `REFLECTIONS`.
+    """
     if config.cloning.early_experience == "none":
-        return {}, 0
+        return {}, {"real_interactions": 0}
+    if config.cloning.early_experience == "own_reflection":
+        require_conversations(policy.text)  # before anything is executed
     world = adapter.open()
     try:
         explored = explore(world, demonstrations, ALTERNATIVES, config.seed)
     finally:
         world.close()
+    costs = {"real_interactions": world.interactions}
     if config.cloning.early_experience == "world_modelling":
-        return {"world": world_examples(policy.text, explored)}, world.interactions
-    return {"reflections": reflections(explored, adapter.reflect)}, world.interactions
+        return {"world": world_examples(policy.text, explored)}, costs
+    if config.cloning.early_experience == "self_reflection":
+        return {"reflections": reflections(explored, adapter.reflect)}, costs
+    log = get_run_logger()
+    found = own_reflections(
+        policy, explored, config.seed, lambda done, of: log.info("%d of %d reflections written", done, of)
+    )
+    log.info("%d of %d reflections make the expert's action likelier, and are kept", found.kept, found.asked)
+    costs |= {"tokens_generated": found.tokens, "reflections_asked": found.asked}
+    return {"reflections": found.thoughts}, costs | {"reflections_kept": found.kept}

@@ -200,6 +200,11 @@ METHODS: dict[str, Method] = {
         changes={"cloning": {"early_experience": "self_reflection", "only_successes": True}},
         base="clone-successes",
     ),
+    "clone-own-reflection": Method(
+        "cloning with thoughts on what alternatives lead to, written by the chat model (Early Experience)",
+        changes={"cloning": {"early_experience": "own_reflection", "only_successes": True}},
+        base="clone-successes",
+    ),
     "dream-ppo": Method("PPO in the dream", dream="ppo"),
     "dream-rft": Method("RFT in the dream", dream="rft"),
     "s2r-grpo": Method("GRPO in the dream, then in reality", dream="grpo", real="grpo"),
