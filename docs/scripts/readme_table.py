@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from result_files import EXACT, RESULTS, SUCCESS, Metrics, read_metrics, short, table
 
+from components.evaluation.study.study_table import real_steps_ever
+
 
 def readme_results() -> str:
     """Return the one table of README.md."""
@@ -17,7 +19,13 @@ def readme_results() -> str:
         fidelity_row("dreamed successes confirmed in reality", "fidelity/rollout_agreement/20"),
         fidelity_row("reward precision on policies' steps", "fidelity/policy_reward_precision"),
     ]
-    head = ["on held-out real games", "value (95 %), n", "real steps", "clone", "RL in reality"]
+    head = [
+        "on held-out real games",
+        "value (95 %), n",
+        "real steps in RL (ever read)",
+        "clone",
+        "RL in reality",
+    ]
     return table([*head, "negative control"], rows)
 
 
@@ -32,6 +40,12 @@ def games(name: str, own: Metrics, metric: str = SUCCESS) -> str:
     return linked(f"{short(own[metric])}, n={own[metric].n}×{seeds}", name)
 
 
+def steps_of(own: Metrics) -> str:
+    """Return the real steps of RL, and in brackets all that the models ever read, if known."""
+    ever = real_steps_ever(own)
+    return f"{own['cost/real_interactions'].value:,.0f}" + (f" ({ever})" if ever else "")
+
+
 def study_row(title: str, name: str, method: str, base: str, control: str) -> list[str]:
     """Return the row of a method, with cloning alone, RL in reality, and a negative control if named."""
     metrics = read_metrics(name)
@@ -39,7 +53,7 @@ def study_row(title: str, name: str, method: str, base: str, control: str) -> li
     return [
         title,
         games(name, own),
-        f"{own['cost/real_interactions'].value:,.0f}",
+        steps_of(own),
         linked(short(metrics["clone"][SUCCESS]), name),
         linked(
             f"{short(metrics[base][SUCCESS])}, {metrics[base]['cost/real_interactions'].value:,.0f} steps",
@@ -59,10 +73,10 @@ def logs_only_row() -> list[str]:
     return [
         title,
         games(name, metrics["dream-grpo"]),
-        "0",
+        steps_of(metrics["dream-grpo"]),
         "; of successes ".join(clones),
         linked(f"{short(reality[SUCCESS])}, {steps}", "study-weak"),
-        linked(short(metrics["untrained-dream"][SUCCESS]), name),
+        f"not fine-tuned {linked(short(metrics['untrained-dream'][SUCCESS]), name)}",
     ]
 
 
@@ -70,7 +84,10 @@ def weak_logs_row() -> list[str]:
     """Return the row of the study whose logs hold no expert; its better clone stands beside the clone."""
     name, title = "study-weak", "the same, dream that knew this world before"
     row = study_row(title, name, "dream-grpo", "grpo-real", "swapped-dream")
-    row[3] += f"; of successes {linked(short(read_metrics(name)['clone-successes'][SUCCESS]), name)}"
+    metrics = read_metrics(name)
+    row[3] += f"; of successes {linked(short(metrics['clone-successes'][SUCCESS]), name)}"
+    row[5] = f"swapped states {row[5]}; not fine-tuned "
+    row[5] += linked(short(metrics["untrained-dream"][SUCCESS]), name)
     return row
 
 

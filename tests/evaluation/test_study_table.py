@@ -129,7 +129,10 @@ def test_the_table_counts_all_real_steps_that_the_models_ever_read():
     table, notes = columns(cells)
     assert table["real steps"] == ["0", "200"]
     assert table["all real steps: pretraining, logs, online, checks"] == ["51,000", "≥ 1,230"]
-    assert notes == ["", "≥: and those that the backbone read. Its card does not say how many."]
+    assert notes == [
+        "",
+        "≥: those that the backbone read in its pretraining come on top; its card does not say how many.",
+    ]
     older = {name: [replace(one, recorded_transitions={}) for one in own] for name, own in cells.items()}
     assert not any("all real steps" in head for head in columns(older)[0])
 

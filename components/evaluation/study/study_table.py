@@ -10,8 +10,8 @@ from components.evaluation.study.cells import Cell
 from components.evaluation.study.study_results import bases_present
 
 REAL_STEPS_EVER = "all real steps: pretraining, logs, online, checks"
-"""Column of `_real_steps_ever`; left out if no method has them."""
-AT_LEAST = "≥: and those that the backbone read. Its card does not say how many."
+"""Column of `real_steps_ever`; left out if no method has them."""
+AT_LEAST = "≥: those that the backbone read in its pretraining come on top; its card does not say how many."
 COLUMNS = (
     "method",
     "success on held-out games",
@@ -111,14 +111,14 @@ def _row(name: str, metrics: Mapping[str, Estimate], cells: Sequence[Cell], base
         difference_cell,
         _format_p_value(metrics["difference/p_value"].value) if difference else "",
         f"{metrics['cost/real_interactions'].value:,.0f}",
-        _real_steps_ever(metrics),
+        real_steps_ever(metrics),
         f"{metrics['cost/dreamed_interactions'].value:,.0f}",
         f"{metrics['cost/seconds'].value / 60:.1f}",
         _reach_cell(metrics),
     ]
 
 
-def _real_steps_ever(metrics: Mapping[str, Estimate]) -> str:
+def real_steps_ever(metrics: Mapping[str, Estimate]) -> str:
     """Return the real transitions of all origins; empty if those of the logs are not known."""
     if "cost/offline_transitions" not in metrics:
         return ""
