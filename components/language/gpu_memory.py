@@ -77,7 +77,10 @@ def require_gpu_memory(config: Config, compute: Compute, policy: int, experience
 def _training_bytes(config: Config, compute: Compute, weights: int) -> int:
     """Weights, gradients and moments. With adapters the frozen weights alone: adapters are small."""
     whole = weights * (BYTES[compute.precision] if config.lora.rank else FULL_TRAINING_BYTES)
-    return math.ceil(whole / parallel.size()) if is_requested() else whole
+    if not is_requested():
+        return whole
+    rounded = 0 if config.lora.rank or compute.precision == "fp32" else weights * BYTES["bf16"]
+    return math.ceil(whole / parallel.size()) + rounded  # a pass keeps its bf16 copies whole
 
 
 def _sampler_bytes(config: Config, compute: Compute, weights: int, *, trained: bool) -> int:
@@ -87,7 +90,8 @@ def _sampler_bytes(config: Config, compute: Compute, weights: int, *, trained: b
         return 0
     if name == "vllm":
         return weights * BYTES[compute.precision] + round(compute.vllm.cache_gb * GB)
-    if trained and is_requested():
-        return weights * BYTES["fp32"]  # the whole model beside the part that is trained
     shares_weights = trained and (compute.precision == "fp32" or config.lora.rank > 0)
-    return 0 if shares_weights else weights * BYTES[compute.precision]
+    copied = 0 if shares_weights else weights * BYTES[compute.precision]
+    if trained and is_requested():  # the whole model beside the part that is trained
+        return copied + weights * BYTES[compute.precision if config.lora.rank else "fp32"]
+    return copied

@@ -11,6 +11,7 @@ added at its end leave the shards before as they are, so DVC moves the new ones 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -65,6 +66,11 @@ def read_table(path: Path, may_be_empty: bool = False) -> pa.Table:
     return table
 
 
+def bytes_of_table(path: Path) -> int:
+    """The size of a table's files on the disk, in bytes."""
+    return sum(file.stat().st_size for file in _files_of(path))
+
+
 def _files_of(path: Path) -> list[Path]:
     """The files of a table in their order: `path` itself, or the shards in it."""
     if path.is_file():
@@ -72,18 +78,23 @@ def _files_of(path: Path) -> list[Path]:
     shards = sorted(path.glob("*.parquet"))
     if not shards:
         raise DataError(f"There is no file {path}.", next_step=RECOVERY_ADVICE)
-    missing = {_shard_name(number) for number in range(1, len(shards) + 1)} - {file.name for file in shards}
+    total = max(len(shards), int(shards[0].stem.rpartition("-")[2])) if _is_shard(shards[0]) else len(shards)
+    missing = {_shard_name(number, total) for number in range(1, total + 1)} - {file.name for file in shards}
     if missing:
         raise DataError(
             f"{path} has {len(shards)} files, and {min(missing)} is not among them.",
-            "Expected the shards of a table, numbered from 1.",
+            "Expected the shards of one table: 00001-of-00002.parquet and 00002-of-00002.parquet, for two.",
             RECOVERY_ADVICE,
         )
     return shards
 
 
-def _shard_name(number: int) -> str:
-    return f"{number:05d}.parquet"
+def _is_shard(path: Path) -> bool:
+    return re.fullmatch(r"\d{5}-of-\d{5}\.parquet", path.name) is not None
+
+
+def _shard_name(number: int, total: int) -> str:
+    return f"{number:05d}-of-{total:05d}.parquet"
 
 
 def _read_file(path: Path, room: int) -> tuple[pa.Table, int]:
@@ -119,8 +130,8 @@ def _too_large(path: Path) -> DataError:
 def write_shards(path: Path, shards: Iterable[bytes]) -> None:
     """Write the files of a table and replace `path`: one as the file itself, several as a directory.
 
-    A single file is replaced atomically. With several, an earlier table is removed just before the new one,
-    which is complete by then, gets its name.
+    A single file is replaced atomically. With several, an earlier table gets another name until the new one,
+    which is complete by then, has its place.
 
     Args:
         shards: contents of the files, one at a time.
@@ -136,8 +147,12 @@ def write_shards(path: Path, shards: Iterable[bytes]) -> None:
     staged = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shutil.rmtree(staged, ignore_errors=True)
     try:
+        names = []
         for number, content in enumerate(chain([first, second], contents), start=1):
-            write_bytes(staged / _shard_name(number), content, os.replace)
+            names.append(staged / f"{number:05d}.parquet")
+            write_bytes(names[-1], content, os.replace)
+        for number, name in enumerate(names, start=1):
+            name.rename(staged / _shard_name(number, len(names)))
         move_table(staged, path)
     except OSError as error:
         raise cannot_write(path, error) from error
@@ -147,9 +162,14 @@ def write_shards(path: Path, shards: Iterable[bytes]) -> None:
 
 def move_table(source: Path, target: Path) -> None:
     """Rename a table, a file or a directory of files, to `target`, and remove what was there."""
-    if source.is_dir() or target.is_dir():
-        remove_table(target)
+    if not (target.exists() and (source.is_dir() or target.is_dir())):
+        source.replace(target)
+        return
+    earlier = target.with_name(f".{target.name}.{os.getpid()}.old")
+    remove_table(earlier)
+    target.rename(earlier)
     source.replace(target)
+    remove_table(earlier)
 
 
 def remove_table(path: Path) -> None:

@@ -88,6 +88,8 @@ def test_a_base_without_a_finished_cell_gives_way_to_the_common_one():
     bases = {"other": "gone"}
     other = study_table(summarise(cells, "base", bases), cells, "base", bases).splitlines()[3]
     assert "| +0.500 (" in other
+    metrics = summarise(cells, "base", bases)["other"]
+    assert "difference/p_value" not in metrics, "that comparison was not planned"
     assert seed_table(cells, "base", bases).splitlines()[2].startswith("| other | base | +0.500 (")
 
 

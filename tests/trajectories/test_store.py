@@ -73,10 +73,11 @@ class TestShards:
     def test_further_rows_leave_the_shards_before_as_they_are(self, tmp_path):
         path = tmp_path / "train.parquet"
         first = self.written(path, 7)
-        assert list(first) and sorted(first) == ["00001.parquet", "00002.parquet", "00003.parquet"]
+        assert sorted(first) == [f"0000{number}-of-00003.parquet" for number in (1, 2, 3)]
         second = self.written(path, 11)
         assert len(second) == 4
-        assert {name for name in first if first[name] == second[name]} == {"00001.parquet", "00002.parquet"}
+        kept = set(first.values()) & set(second.values())
+        assert kept == {first[f"0000{number}-of-00003.parquet"] for number in (1, 2)}
         assert [file.name for file in tmp_path.iterdir()] == ["train.parquet"]
 
     def test_a_file_replaces_a_directory_and_the_other_way_round(self, tmp_path):
@@ -93,14 +94,22 @@ class TestShards:
     def test_a_missing_a_damaged_and_a_foreign_shard_are_refused(self, tmp_path):
         path = tmp_path / "train.parquet"
         self.written(path, 9)
-        store.write_tasks(path / "00002.parquet", [make_task()])
+        store.write_tasks(path / "00002-of-00003.parquet", [make_task()])
         with pytest.raises(DataError, match="have different columns"):
             store.read_transitions(path)
-        (path / "00002.parquet").write_bytes(b"PAR1")
-        with pytest.raises(DataError, match="00002.parquet .4 bytes. is damaged"):
+        (path / "00002-of-00003.parquet").write_bytes(b"PAR1")
+        with pytest.raises(DataError, match="00002-of-00003.parquet .4 bytes. is damaged"):
             store.read_transitions(path)
-        (path / "00002.parquet").unlink()
-        with pytest.raises(DataError, match="has 2 files, and 00002.parquet is not among them"):
+        (path / "00002-of-00003.parquet").unlink()
+        with pytest.raises(DataError, match="has 2 files, and 00002-of-00003.parquet is not among them"):
+            store.read_transitions(path)
+
+    @pytest.mark.parametrize("lost", [1, 2, 3])
+    def test_every_lost_shard_is_missed(self, tmp_path, lost):
+        path = tmp_path / "train.parquet"
+        self.written(path, 9)
+        (path / f"0000{lost}-of-00003.parquet").unlink()
+        with pytest.raises(DataError, match=f"has 2 files, and 0000{lost}-of-00003"):
             store.read_transitions(path)
 
     def test_a_failure_leaves_the_earlier_table_whole(self, tmp_path):
@@ -115,7 +124,7 @@ class TestShards:
         path = tmp_path / "train.parquet"
         self.written(path, 9)
         monkeypatch.setattr(parquet_file, "MAX_TABLE_BYTES", 700)
-        with pytest.raises(DataError, match="00003.parquet .* brings its table above 700 bytes"):
+        with pytest.raises(DataError, match="00003-of-00003.parquet .* brings its table above 700 bytes"):
             store.read_transitions(path)
 
     def test_mlflow_counts_the_rows_of_all_files(self, tmp_path):

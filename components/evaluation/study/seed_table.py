@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from components.evaluation.metrics.paired_outcomes import paired_difference
 from components.evaluation.study.cells import Cell
-from components.evaluation.study.study_results import bases_present, compared_games
+from components.evaluation.study.study_results import bases_present, compared_games, require_same_games
 
 
 def seed_table(
@@ -21,6 +21,9 @@ def seed_table(
         cells: method -> its cells, of which the crashed ones are left out.
         against: base method of all methods that are not in `bases`.
         bases: method -> its base method.
+
+    Raises:
+        DataError: cells of different games.
     """
     finished = {
         name: {cell.seed: cell for cell in method_cells if not cell.crash}
@@ -43,6 +46,7 @@ def seed_table(
 def _difference(cell: Cell | None, base: Cell | None) -> str:
     if cell is None or base is None:
         return ""
+    require_same_games(cell, base)
     games = compared_games(cell)
     found = paired_difference([cell.games[game] for game in games], [base.games[game] for game in games])
     return f"{found.value:+.3f} ({found.low:+.3f} to {found.high:+.3f})"

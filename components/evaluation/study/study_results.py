@@ -79,27 +79,47 @@ def _add_comparisons(
     against: str,
     bases: Mapping[str, str],
 ) -> None:
-    """Add each method's comparison with its base; p-values with the same base are corrected together."""
+    """Add each method's comparison with its base; p-values with the same base are corrected together.
+
+    Where another base takes the place of one without cells there is no p-value: that test was not planned.
+    """
     base_of = bases_present(cells, against, bases)
     for base in dict.fromkeys(base_of.values()):
-        base_cells = cells.get(base) or []
         row_pairs = {
             name: rows
             for name in cells
-            if base_of[name] == base and (rows := _paired_rows(cells[name], base_cells))
+            if base_of[name] == base and (rows := _paired_rows(cells[name], cells.get(base) or []))
         }
         p_values = holm_correction(
-            {name: crossed_p_value(_differences(*rows)) for name, rows in row_pairs.items()}
+            {
+                name: crossed_p_value(_differences(*rows))
+                for name, rows in row_pairs.items()
+                if bases.get(name, against) == base
+            }
         )
         for name, rows in row_pairs.items():
-            metrics[name] |= _comparison_metrics(*rows) | {"difference/p_value": exact_value(p_values[name])}
+            metrics[name] |= _comparison_metrics(*rows)
+            if name in p_values:
+                metrics[name]["difference/p_value"] = exact_value(p_values[name])
 
 
 def bases_present(
     cells: Mapping[str, Sequence[Cell] | Mapping[int, Cell]], against: str, bases: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return each method's base: its own one of `bases` if that has cells, else `against`."""
-    return {name: base if cells.get(base := bases.get(name, against)) else against for name in cells}
+    """Return each method's base: its own one of `bases` if that has cells, else `against`.
+
+    A method that was trained on some families of tasks alone keeps its own: others are no base for it.
+    """
+    base_of = {name: bases.get(name, against) for name in cells}
+    return {
+        name: base if cells.get(base) or _is_transfer(cells[name]) else against
+        for name, base in base_of.items()
+    }
+
+
+def _is_transfer(cells: Sequence[Cell] | Mapping[int, Cell]) -> bool:
+    own = list(cells.values()) if isinstance(cells, Mapping) else cells
+    return bool(own and own[0].training_families)
 
 
 def _paired_rows(cells: Sequence[Cell], base: Sequence[Cell]) -> tuple[Rows, Rows] | None:
@@ -109,7 +129,7 @@ def _paired_rows(cells: Sequence[Cell], base: Sequence[Cell]) -> tuple[Rows, Row
     """
     if not cells or not base or cells[0].method == base[0].method:
         return None
-    _require_same_games(cells[0], base[0])
+    require_same_games(cells[0], base[0])
     method_rows, base_rows = (
         {cell.seed: row for cell, row in zip(side, _rows_by_seed(side), strict=True)}
         for side in (cells, base)
@@ -221,11 +241,12 @@ def _rows_by_seed(cells: Sequence[Cell]) -> Rows:
     """
     first = cells[0]
     for cell in cells[1:]:
-        _require_same_games(first, cell)
+        require_same_games(first, cell)
     return [{game: float(cell.games[game]) for game in first.games} for cell in cells]
 
 
-def _require_same_games(one: Cell, other: Cell) -> None:
+def require_same_games(one: Cell, other: Cell) -> None:
+    """Raise DataError if two cells have different games."""
     differing_games = set(one.games) ^ set(other.games)
     if differing_games:
         pair = f"{one.method} (seed {one.seed}) and {other.method} (seed {other.seed})"

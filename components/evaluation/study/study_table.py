@@ -109,7 +109,7 @@ def _row(name: str, metrics: Mapping[str, Estimate], cells: Sequence[Cell], base
         success_cell,
         "; ".join(f"{cell.success:.3f}" for cell in cells),
         difference_cell,
-        _format_p_value(metrics["difference/p_value"].value) if difference else "",
+        _format_p_value(metrics.get("difference/p_value")),
         f"{metrics['cost/real_interactions'].value:,.0f}",
         real_steps_ever(metrics),
         f"{metrics['cost/dreamed_interactions'].value:,.0f}",
@@ -127,8 +127,10 @@ def real_steps_ever(metrics: Mapping[str, Estimate]) -> str:
     return f"{'' if len(known) == len(origins) else '≥ '}{sum(known):,.0f}"
 
 
-def _format_p_value(value: float) -> str:
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
+def _format_p_value(p_value: Estimate | None) -> str:
+    if p_value is None:
+        return ""
+    return "<0.001" if p_value.value < 0.001 else f"{p_value.value:.3f}"
 
 
 def _reach_cell(metrics: Mapping[str, Estimate]) -> str:

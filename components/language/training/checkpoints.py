@@ -53,7 +53,7 @@ def model_checkpoint_limit(model: nn.Module) -> int:
 
 
 def read_checkpoint(path: Path, limit: int) -> dict[str, Any]:
-    """The state in `path`: plain values and tensors. Nothing in the file is executed.
+    """The state in `path`: plain values, and tensors in main memory. Nothing in the file is executed.
 
     Args:
         path: a file of `save_checkpoint`.
@@ -69,7 +69,7 @@ def read_checkpoint(path: Path, limit: int) -> dict[str, Any]:
             damaged = archive.testzip()
         if damaged:
             raise zipfile.BadZipFile(f"{damaged} has changed")
-        state: dict[str, Any] = torch.load(path, weights_only=True)
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except TrainingError:
         raise
     except Exception as error:  # torch raises many types on a damaged file

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
+_BROKEN = "broken"
+"""State of rank 0 after it failed within a job."""
 _rank_state: dict[str, Any] = {}
 
 
@@ -54,14 +56,26 @@ def run_on_all_ranks(function: Callable[..., Answer], *arguments: Any, own: Sequ
     Raises:
         ConfigError: the launch asks for something else than data parallelism or sharding.
     """
-    if size() > 1:
-        _broadcast_job((function, arguments))
-    return function(*arguments, *own)
+    if size() == 1 or _rank_state.get(_BROKEN):
+        return function(*arguments, *own)
+    _broadcast_job((function, arguments))
+    try:
+        return function(*arguments, *own)
+    except DreamGymError:
+        raise  # the workers have raised it too, and wait for the next job
+    except BaseException:
+        _rank_state[_BROKEN] = True  # the workers may be waiting for this rank within the job
+        raise
 
 
 def set_rank_state(name: str, value: Any) -> None:
     """Keep a value in this process for later jobs."""
     _rank_state[name] = value
+
+
+def drop_rank_state(name: str) -> None:
+    """Forget what this process keeps under `name`, if anything."""
+    _rank_state.pop(name, None)
 
 
 def get_rank_state(name: str) -> Any:
@@ -106,8 +120,11 @@ def serve() -> None:
 
 
 def stop_workers() -> None:
-    """End the workers' loops; rank 0 calls it at the end of the command."""
-    if size() > 1:
+    """End the workers' loops; rank 0 calls it at the end of the command.
+
+    After a failure of rank 0 within a job it does nothing: no worker listens, and the launcher ends them.
+    """
+    if size() > 1 and not _rank_state.get(_BROKEN):
         _broadcast_job(None)
 
 
@@ -120,29 +137,37 @@ def gather(items: Sequence[Item]) -> list[Item]:
     """The items of all ranks, those of rank 0 first, on every rank; they are pickled."""
     if size() == 1:
         return list(items)
-    from accelerate.utils import gather_object
+    import torch.distributed as dist
 
-    _accelerator()
-    gathered: list[Item] = gather_object(list(items))
-    return gathered
+    parts: list[Any] = [None] * size()
+    dist.all_gather_object(parts, list(items), group=_messages())
+    return [item for part in parts for item in part]
 
 
 def _broadcast_job(job: Any) -> Any:
     """The job of rank 0, on every rank; what lies on rank 0's GPU then lies on the rank's own."""
     import torch
-    from accelerate.utils import broadcast_object_list
+    import torch.distributed as dist
 
-    accelerator = _accelerator()
+    messages = _messages()
     buffer = io.BytesIO()
     if not is_worker():
         torch.save(job, buffer)
-    (received,) = broadcast_object_list([buffer.getvalue()])
+    received = [buffer.getvalue()]
+    dist.broadcast_object_list(received, src=0, group=messages)
     if not is_worker():
         return job
-    places = {"cuda:0": str(accelerator.device)}  # rank 0 has the first GPU
-    return torch.load(
-        io.BytesIO(received), map_location=places, weights_only=False
-    )  # of this launch's rank 0
+    places = {"cuda:0": str(_accelerator().device)}  # rank 0 has the first GPU
+    return torch.load(io.BytesIO(received[0]), map_location=places, weights_only=False)  # from rank 0
+
+
+@cache
+def _messages() -> Any:
+    """The group of all ranks for objects: they travel through main memory, also where gradients do not."""
+    import torch.distributed as dist
+
+    _accelerator()
+    return dist.new_group(backend="gloo")
 
 
 @cache

@@ -106,6 +106,21 @@ def whole(value: Any) -> Any:
     return value
 
 
+def whole_on_first_rank(value: Any) -> Any:
+    """Return a value with all divided tensors whole, in main memory, on rank 0; nothing of use elsewhere.
+
+    Every rank must call it. One tensor at a time is whole on a device.
+    """
+    if isinstance(value, DTensor):
+        tensor = value.full_tensor().detach()
+        return None if parallel.is_worker() else tensor.cpu()
+    if isinstance(value, dict):
+        return {key: whole_on_first_rank(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [whole_on_first_rank(part) for part in value]
+    return value
+
+
 def divided_like(weight: Tensor, value: Tensor) -> Tensor:
     """Return a whole tensor divided as `weight` is; one of another shape, such as a count, stays as it is."""
     if not isinstance(weight, DTensor) or value.shape != weight.shape:

@@ -27,7 +27,7 @@ from components.language.training import parallel
 from components.language.training.checkpoints import check_weights
 from components.language.training.examples import Example
 from components.language.training.optimizers import Optimizers, make_optimizers
-from components.language.training.sharding import whole
+from components.language.training.sharding import whole_on_first_rank
 from components.language.training.token_scores import TokenScores
 from components.policy.policy import Policy
 from components.policy.rl.algorithms.algorithm import Algorithm
@@ -58,7 +58,7 @@ class Learner:
         self.demonstrations = demonstrations if config.demonstration_weight else ()
         self.name = f"learner {next(_learner_numbers)}"
         self.after_step: Callable[[], object] = bool  # called after each optimiser step of this process
-        self.trained = TrainedModel(policy)
+        self.trained = TrainedModel(policy, plays_beside=algorithm.needs_whole_model)
         self._gradient = StepGradient(policy, algorithm, config, self.trained)
         self.optimizers = self.make_optimizers()
         own_weights = algorithm.parameters()
@@ -129,6 +129,11 @@ class Learner:
     def restore(self, state: dict[str, Any]) -> None:
         """Make every learner of the launch continue from `state`."""
         parallel.run_on_all_ranks(_restore, self.name, state, own=(self,))
+
+    def end(self) -> None:
+        """Forget the learners of the other processes, and this one's divided copy, once training is over."""
+        self.policy.score_elsewhere = None
+        parallel.run_on_all_ranks(parallel.drop_rank_state, self.name)
 
     def score(
         self, rollouts: Sequence[Rollout], *, temperature: float, batch_tokens: int, with_hidden: bool = False
@@ -299,7 +304,7 @@ def _score(
 
 def _whole_optimizers(name: str, own: Learner | None = None) -> list[dict[str, Any]]:
     learner: Learner = own or parallel.get_rank_state(name)
-    states: list[dict[str, Any]] = whole(learner.optimizers.state_dict())
+    states: list[dict[str, Any]] = whole_on_first_rank(learner.optimizers.state_dict())
     return states
 
 

@@ -163,6 +163,7 @@ class Loop:
             return self._run(budget, on_rollouts, on_iteration)
         finally:
             self._source.close()
+            self.learner.end()
 
     def _run(
         self,
@@ -207,12 +208,10 @@ class Loop:
         further_figures = (on_rollouts(self.state.iteration, rollouts) if on_rollouts else None) or {}
         groups = self._training_groups(rollouts)
         figures = rollout_figures(rollouts, self._compared_groups(groups), interactions=played.interactions)
-        figures |= further_figures
-        figures |= rollout_times(rollouts, figures["interactions"], played.seconds)
+        figures |= further_figures | rollout_times(rollouts, figures["interactions"], played.seconds)
         figures |= self.tasks.report(returns_by_task(groups), number)
         samples = self.algorithm.training_samples(groups, self.policy)
-        figures |= self.algorithm.report()
-        figures["lessons"] = float(len(samples))
+        figures |= self.algorithm.report() | {"lessons": float(len(samples))}
         self._count_signal(any(sample.has_signal for sample in samples))
         if self._staleness:
             figures[STALENESS] = float(played.staleness)
@@ -256,7 +255,7 @@ class Loop:
             auxiliary = [DEMONSTRATION_LOSS] if self.config.demonstration_weight else []
             auxiliary += [OBSERVATION_LOSS] if self.config.observation_weight else []
             ratios = RATIO_FIGURES if self._corrects_sampler else ()
-            speed = SpeedWatch(self.policy.model, 0.0).figures(0, 1.0)
+            speed = SpeedWatch(self.learner.trained.module, 0.0).figures(0, 1.0)
             return dict.fromkeys(
                 (*UPDATE_FIGURES, *speed, *self.algorithm.figures, *auxiliary, *ratios), math.nan
             )
@@ -265,7 +264,7 @@ class Loop:
         ratio_figures = dict.fromkeys(RATIO_FIGURES if self._corrects_sampler else (), math.nan)
         tokens = sum(sample.total_length for sample in samples)
         written = sum(sample.token_count for sample in samples)
-        watch = SpeedWatch(self.policy.model, written / max(1, tokens))
+        watch = SpeedWatch(self.learner.trained.module, written / max(1, tokens))
         self.learner.after_step = watch.look
         started = time.monotonic()
         with self.training_context():
@@ -283,8 +282,9 @@ class Loop:
             except TrainingError as error:
                 problem = f"Iteration {self.state.iteration}: {error.found}"
                 raise TrainingError(problem, error.expected, error.next_step) from error
-        figures |= ratio_figures
-        return figures | watch.figures(self.learner.passes * tokens, time.monotonic() - started)
+        return (
+            figures | ratio_figures | watch.figures(self.learner.passes * tokens, time.monotonic() - started)
+        )
 
     @property
     def _corrects_sampler(self) -> bool:

@@ -44,8 +44,10 @@ class TrainedModel:
         is_divided: whether it is divided among the ranks.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, *, plays_beside: bool = False) -> None:
+        """Args: plays_beside: the whole model is needed on its device between updates, whatever plays."""
         self._policy = policy
+        self._plays_beside = plays_beside
         self._copy: Any = None
         self._device = policy.model.device
 
@@ -162,11 +164,17 @@ class TrainedModel:
                         trained.copy_(divided_like(trained, own.detach()))
 
     def _return_to_device(self) -> None:
-        """Move the whole model back to where it decodes, if this rank decodes with it."""
-        if not parallel.is_worker() and not self._policy.engine_name.startswith("vllm"):
+        """Move the whole model back to its device, if this rank plays or scores with it there."""
+        is_used = self._plays_beside or not self._policy.engine_name.startswith("vllm")
+        if is_used and not parallel.is_worker():
             self._policy.model.to(self._device)
 
 
 def _in_main_memory(scores: TokenScores) -> TokenScores:
-    hidden = None if scores.hidden is None else scores.hidden.cpu()
-    return TokenScores(scores.logprobs.cpu(), scores.rows.cpu(), scores.columns.cpu(), None, hidden)
+    """Return copies: a part of a batch would be pickled with the whole batch."""
+
+    def copied(tensor: Tensor) -> Tensor:
+        return tensor.to("cpu", copy=True)
+
+    hidden = None if scores.hidden is None else copied(scores.hidden)
+    return TokenScores(copied(scores.logprobs), copied(scores.rows), copied(scores.columns), None, hidden)

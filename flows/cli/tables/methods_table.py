@@ -72,10 +72,10 @@ def _study_row(method: str, cells: Sequence[Cell], metrics: Mapping[str, Estimat
     seeds = " ".join(f"{cell.success:.2f}" for cell in cells if not cell.crash)
     difference = values.get("difference/success_rate")
     change = ""
-    p_value = ""
     if difference:
         change = f"{difference['value']:+.3f} ({difference['low']:+.3f} to {difference['high']:+.3f})"
-        p_value = f"{values['difference/p_value']['value']:.3f}"
+    tested = values.get("difference/p_value")
+    p_value = f"{tested['value']:.3f}" if tested else ""
     steps = f"{values['cost/real_interactions']['value']:,.0f}"
     minutes = f"{values['cost/seconds']['value'] / 60:.0f}"
     return [method, share(rate), interval(rate), seeds, change, p_value, steps, minutes]

@@ -28,6 +28,7 @@ from components.errors import ConfigError
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.records import TRAIN, Task, Transition
 from components.trajectories.dvc.snapshots import snapshot
+from components.trajectories.parquet_file import bytes_of_table
 from components.trajectories.store import DataLayout, read_transitions, write_tasks, write_transitions
 from components.trajectories.validation import validate
 from flows.printing.output import Output
@@ -132,7 +133,7 @@ def _measured(part: Callable[[int, Path], Figures], size: int, folder: Path) -> 
 def _write(size: int, folder: Path) -> Figures:
     began = time.perf_counter()
     write_transitions(folder / TRANSITIONS, made_up_transitions(size))
-    return {"seconds": time.perf_counter() - began, "mb": (folder / TRANSITIONS).stat().st_size / 1e6}
+    return {"seconds": time.perf_counter() - began, "mb": bytes_of_table(folder / TRANSITIONS) / 1e6}
 
 
 def _read(size: int, folder: Path) -> Figures:

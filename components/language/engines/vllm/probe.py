@@ -33,8 +33,10 @@ def probe_text(ids: Sequence[int]) -> list[int]:
 def trainer_logprobs(model: Any, text: list[int], compute: Compute) -> Tensor:
     """The log-probability in nats [len(text) - 1] of each token of `text` but the first, under `model`."""
     ids = torch.tensor([text], device=model.device)
-    is_there = model.device.type == compute.device  # a model that only vLLM uses stays in the CPU's memory
-    with evaluating(model), compute.forward() if is_there else nullcontext():
+    # A model that only vLLM uses stays in the CPU's memory.
+    rounds = compute.precision == "bf16"
+    context = torch.autocast(model.device.type, dtype=torch.bfloat16) if rounds else nullcontext()
+    with evaluating(model), context:
         logits = model(input_ids=ids).logits[0, :-1].float()
     return logits.log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0].cpu()
 

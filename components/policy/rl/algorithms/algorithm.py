@@ -88,6 +88,8 @@ class Algorithm(ABC):
     """Whether the loss reads hidden states."""
     uses_old_logprobs: ClassVar[bool] = False
     """Whether the loss reads the log-probabilities of the policy that played."""
+    needs_whole_model: bool = False
+    """Whether it scores with the whole policy beside the learner, such as for a reference."""
     figures: tuple[str, ...] = ()
     """Names of the figures that `loss` returns."""
 

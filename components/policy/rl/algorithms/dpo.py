@@ -50,6 +50,7 @@ class PreferenceLoss(Algorithm):
     """
 
     figures = ("preferred", "margin")
+    needs_whole_model = True
 
     def __init__(self, beta: float) -> None:
         self.beta = beta

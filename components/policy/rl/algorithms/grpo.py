@@ -65,6 +65,7 @@ class GRPO(PolicyGradient):
         super().__init__(options, rewards)
         self.options = options
         self._implicit: ImplicitRewards | None = None
+        self.needs_whole_model |= self.options.step_credit == "istar"
         self._groups: Sequence[list[Rollout]] = ()
 
     def start(self, policy: Policy, config: RLConfig) -> None:

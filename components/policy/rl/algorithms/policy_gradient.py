@@ -28,6 +28,7 @@ class PolicyGradient(Algorithm):
         self.rewards = rewards
         self._options = options
         self._reference: Reference | None = None
+        self.needs_whole_model = bool(options.beta)
         self.figures = ("clip_share", "approx_kl", *(["kl"] if options.beta else []))
 
     def start(self, policy: Policy, config: RLConfig) -> None:

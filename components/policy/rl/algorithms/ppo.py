@@ -125,7 +125,8 @@ class PPO(PolicyGradient):
         for row, score in scores:
             assert score.hidden is not None
             with torch.no_grad():
-                values = self.head(score.hidden.float())[:, 0].tolist()
+                hidden = score.hidden.to(self.head.weight.device).float()
+                values = self.head(hidden)[:, 0].tolist()
             values_of_rollouts[row] = [values[place] for place in _reply_starts(rollouts[row])]
         return values_of_rollouts
 

@@ -33,6 +33,7 @@ from torch import Tensor
 from components.config.algorithm_config import RFTConfig
 from components.config.rl_config import RLConfig
 from components.language.training.examples import Example, Segment
+from components.language.training.sharding import is_requested
 from components.policy.policy import Policy
 from components.policy.rl.algorithms.algorithm import Algorithm, LossInputs
 from components.policy.rl.algorithms.grpo import per_token
@@ -115,7 +116,11 @@ class RestartingLearner(Learner):
         super().__init__(policy, algorithm, config, demonstrations)
         assert isinstance(config.algorithm, RFTConfig)
         self._epochs = config.algorithm.epochs
-        self._initial = {name: weight.detach().clone() for name, weight in self.trained_weights().items()}
+        self._initial = {name: self._copied(weight) for name, weight in self.trained_weights().items()}
+
+    @staticmethod
+    def _copied(weight: torch.Tensor) -> torch.Tensor:
+        return weight.detach().to("cpu" if is_requested() else weight.device, copy=True)
 
     def learning_rate(self, iteration: int) -> float:
         """Return the peak of an iteration's schedule, which is constant."""
