@@ -44,7 +44,11 @@ def chosen_methods(config: Config, names: str) -> list[str]:
     unknown = [name for name in requested if name not in METHODS]
     if unknown:
         raise ConfigError(f"There is no method {unknown[0]!r}.", f"Expected some of {', '.join(METHODS)}.")
-    candidates = requested or [name for name in METHODS if name not in GRADED]
+    candidates = requested or [
+        name
+        for name, method in METHODS.items()
+        if name not in GRADED and (config.backbone.path or not method.needs_chat_model)
+    ]
     same = {name: other for name in candidates if (other := _same_method(config, name))}
     if requested and same:
         name, other = next(iter(same.items()))

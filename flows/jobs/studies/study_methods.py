@@ -47,6 +47,7 @@ class Method:
         settings: of its only stage of RL.
         like_dream: RL in reality has the iterations and rollouts of RL in the dream, and no other limit.
         needs_failures: it is the clone itself where only successes are cloned.
+        needs_chat_model: it is left out with the small backbone, unless it is named.
         is_control: a dream that must not help. RL in it is not watched and has all its iterations.
         is_graded: a dream of another quality. RL in it is not watched, and its policy's episodes are compared
             with reality at the end.
@@ -64,6 +65,7 @@ class Method:
     settings: Mapping[str, Any] = field(default_factory=dict)
     like_dream: bool = False
     needs_failures: bool = False
+    needs_chat_model: bool = False
     is_control: bool = False
     is_graded: bool = False
     base: str = BASE
@@ -203,6 +205,7 @@ METHODS: dict[str, Method] = {
     "clone-own-reflection": Method(
         "cloning with thoughts on what alternatives lead to, written by the chat model (Early Experience)",
         changes={"cloning": {"early_experience": "own_reflection", "only_successes": True}},
+        needs_chat_model=True,
         base="clone-successes",
     ),
     "dream-ppo": Method("PPO in the dream", dream="ppo"),

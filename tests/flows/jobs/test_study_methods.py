@@ -189,14 +189,18 @@ def test_a_method_that_changes_nothing_is_left_out_or_refused():
     assert set(METHODS) - set(GRADED) - set(chosen_methods(config, "")) == {
         "no-verifier",
         "clone-weighted",
+        "clone-own-reflection",
         "dream-unanswered",
     }
+    assert chosen_methods(config, "clone-own-reflection"), "who names it is told why it does not run"
+    assert "clone-own-reflection" in chosen_methods(load_config(None, ["backbone.path=models/chat"]), "")
     with pytest.raises(
         ConfigError, match="no-verifier is dream-grpo with this config.*Leave no-verifier out"
     ):
         chosen_methods(config, "dream-grpo,no-verifier")
     checked = load_config(None, ["experience_model.grounded=true", "cloning.behaviours=[noisy]"])
-    changing = [name for name in METHODS if name not in GRADED and name != "dream-unanswered"]
+    left_out = {*GRADED, "dream-unanswered", "clone-own-reflection"}
+    changing = [name for name in METHODS if name not in left_out]
     assert chosen_methods(checked, "") == changing
     earlier = load_config(None, ["rl.dream.unanswered=left_out"])
     assert "dream-unanswered" in chosen_methods(earlier, "")
