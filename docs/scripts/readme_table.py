@@ -76,7 +76,14 @@ def logs_only_row() -> list[str]:
         steps_of(metrics["dream-grpo"]),
         "; of successes ".join(clones),
         linked(f"{short(reality[SUCCESS])}, {steps}", "study-weak"),
-        f"not fine-tuned {linked(short(metrics['untrained-dream'][SUCCESS]), name)}",
+        "; ".join(
+            f"{word} {linked(short(metrics[control][SUCCESS]), name)}"
+            for word, control in (
+                ("not fine-tuned", "untrained-dream"),
+                ("outcomes half wrong, one seed", "flipped-dream"),
+                ("swapped states, one seed", "swapped-dream"),
+            )
+        ),
     ]
 
 
