@@ -95,15 +95,9 @@ def scorer_of(model: Any) -> torch.nn.Module:
     return scorers[0] if scorers else Scorer(model)
 
 
-def whole(value: Any) -> Any:
-    """Return a value with all divided tensors in it whole. Every rank must call it."""
-    if isinstance(value, DTensor):
-        return value.full_tensor().detach()
-    if isinstance(value, dict):
-        return {key: whole(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [whole(part) for part in value]
-    return value
+def whole(value: Tensor) -> Tensor:
+    """Return a tensor whole, if it is divided. Every rank must call it."""
+    return value.full_tensor().detach() if isinstance(value, DTensor) else value
 
 
 def whole_on_first_rank(value: Any) -> Any:

@@ -19,7 +19,7 @@ from components.language.training import parallel
 from components.language.training.examples import Example, batches, collate
 from components.language.training.loss_watch import is_jump
 from components.language.training.optimizers import OptimizerName, make_optimizers
-from components.language.training.sharding import divided_like, is_requested, scorer_of, whole
+from components.language.training.sharding import divided_like, is_requested, scorer_of, whole_on_first_rank
 
 _LOG = logging.getLogger(__name__)
 WARM_UP_STEPS = 30
@@ -211,18 +211,18 @@ class TrainingRun:
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs, as plain values and tensors.
 
-        Where weights are divided, every rank must call it.
+        Where weights are divided, every rank must call it, and rank 0 alone has them.
         """
         self.read_losses()
         weights = {
-            name: whole(weight.detach())
+            name: whole_on_first_rank(weight.detach())
             for name, weight in self.model.named_parameters()
             if weight.requires_grad
         }
         return {
             "key": self.plan.key,
             "weights": weights,
-            "optimizers": whole(self.optimizers.state_dict()),
+            "optimizers": whole_on_first_rank(self.optimizers.state_dict()),
             "record": asdict(self.record),
             "place": [self.epoch, self.batch],
             "random": torch.get_rng_state(),

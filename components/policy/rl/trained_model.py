@@ -58,7 +58,7 @@ class TrainedModel:
 
     @property
     def is_divided(self) -> bool:
-        """Whether `divide` was called."""
+        """Whether it is divided among the ranks."""
         return self._copy is not None
 
     @property
