@@ -49,6 +49,13 @@ class PolicyGradientConfig(OptimiserStepsConfig):
     beta: float = Field(
         0.0, ge=0, description="Weight of the KL divergence from the initial policy; 0: none."
     )
+    cross_policy_share: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of the replies in rollouts that the stage's initial policy writes, so that "
+        "episodes reach states that the trained one alone would not (AgentRL, arXiv 2510.04206).",
+    )
 
 
 class GRPOConfig(PolicyGradientConfig):

@@ -124,11 +124,15 @@ class DreamRLConfig(RLConfig):
 
     @model_validator(mode="after")
     def _staleness_can_be_corrected(self) -> DreamRLConfig:
-        if self.staleness and not isinstance(self.algorithm, PolicyGradientConfig):
+        if not self.staleness:
+            return self
+        if not isinstance(self.algorithm, PolicyGradientConfig):
             raise ValueError(
                 f"staleness: {self.algorithm.type} does not correct for an older policy; expected grpo or "
                 "ppo, or staleness: 0"
             )
+        if self.algorithm.cross_policy_share:
+            raise ValueError("cross_policy_share and staleness: expected one of them to be 0")
         return self
 
     @model_validator(mode="after")

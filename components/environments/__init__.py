@@ -17,6 +17,7 @@ ADAPTERS = {
     "gymnasium": "components.environments.gymnasium.adapter:GymnasiumAdapter",
     "openenv": "components.environments.openenv.adapter:OpenEnvAdapter",
     "recorded": "components.environments.recorded.adapter:RecordedAdapter",
+    "mixed": "components.environments.mixed.adapter:MixedAdapter",
 }
 """Value of `environment.name` -> module and class.
 
@@ -45,6 +46,10 @@ def _named_adapter(config: EnvironmentConfig) -> Adapter:
     if config.name == "own":
         adapter = load_named(config.own.adapter, "environment.own.adapter")(config)
         return adapter
+    if config.name == "mixed":
+        from components.environments.mixed.adapter import MixedAdapter
+
+        return MixedAdapter({world.name: make_adapter(world) for world in config.each_world})
     module, _, name = ADAPTERS[config.name].partition(":")
     try:
         adapter_class = getattr(import_module(module), name)
@@ -61,5 +66,6 @@ def _named_adapter(config: EnvironmentConfig) -> Adapter:
 
 def adapter_modules(config: EnvironmentConfig) -> list[str]:
     """Return the modules whose code decides what the selected world is like, a user's own included."""
-    modules = [ADAPTERS[config.name].partition(":")[0]] if config.name in ADAPTERS else []
-    return modules + ([config.own_module] if config.own_module else [])
+    names = dict.fromkeys([config.name, *(world.name for world in config.each_world)])
+    modules = [ADAPTERS[name].partition(":")[0] for name in names if name in ADAPTERS]
+    return modules + [world.own_module for world in config.each_world if world.own_module]

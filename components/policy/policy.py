@@ -13,6 +13,7 @@ from components.config import TextFormat
 from components.language.adapters import without_adapters
 from components.language.backbone import load_backbone, save_model
 from components.language.compute import Compute
+from components.language.engines.crossed_engines import OTHER_STREAM, CrossedEngines
 from components.language.engines.engine_protocol import Engine
 from components.language.engines.open_engine import choose_engine, open_engine
 from components.language.vocabulary.vocabulary import Vocabulary
@@ -33,6 +34,8 @@ class Policy:
         compute: device and precision of training and decoding.
         is_interrupted: set it from another thread to end the rollouts that it plays.
         score_elsewhere: scores rollouts in place of `model` (`Learner.score`); None: `model` does.
+        partner: another policy of the same vocabulary that writes some of the replies; None: none does.
+        partner_share: probability that it writes a reply.
     """
 
     def __init__(
@@ -46,6 +49,8 @@ class Policy:
         self.tokens = 0
         self.is_interrupted = False
         self.score_elsewhere: Callable[..., Any] | None = None
+        self.partner: Policy | None = None
+        self.partner_share = 0.0
         self._pinned_engine: Engine | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -82,6 +87,12 @@ class Policy:
         """Return a policy that plays and scores with this one's model."""
         return Policy(self.model, self.vocabulary, max_new_tokens=self.max_new_tokens, compute=self.compute)
 
+    def with_partner(self, partner: Policy, share: float) -> Policy:
+        """Return a policy that plays with this one's model, in a share of its replies with `partner`'s."""
+        policy = self.with_same_model()
+        policy.partner, policy.partner_share = partner, share
+        return policy
+
     def pinned(self) -> Policy:
         """Return a policy that plays with the present weights, whatever happens to this one's afterwards.
 
@@ -112,4 +123,7 @@ class Policy:
         """Return an engine over the present weights, with the random stream `seed`."""
         if self._pinned_engine is not None:
             return self._pinned_engine.with_seed(seed)
-        return open_engine(self.model, self.vocabulary, self.compute, seed)
+        engine = open_engine(self.model, self.vocabulary, self.compute, seed)
+        if self.partner is None:
+            return engine
+        return CrossedEngines(engine, self.partner.engine(seed + OTHER_STREAM), self.partner_share, seed)

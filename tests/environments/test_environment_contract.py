@@ -27,6 +27,10 @@ ADAPTERS = {
     "alfworld": EnvironmentConfig(name="alfworld", workers=1),
     "webshop": EnvironmentConfig(name="webshop", webshop={"catalogue": "generated", "products": 600}),
     "browser": EnvironmentConfig(name="browser", workers=2),
+    "mixed": EnvironmentConfig(
+        name="mixed",
+        worlds=[{"name": "alfworld", "workers": 1}, {"name": "webshop", "webshop": {"products": 600}}],
+    ),
 }
 NAMES = get_args(EnvironmentConfig.model_fields["name"].annotation)
 LIMIT = 40

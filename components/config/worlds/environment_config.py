@@ -28,6 +28,7 @@ ADAPTERS_OWN = {
     "gymnasium": ("gymnasium",),
     "openenv": ("openenv",),
     "own": ("own",),
+    "worlds": ("mixed",),
 }
 """Fields of `environment` that only some adapters read; with another one they are refused, and left out of
 what is recorded.
@@ -46,10 +47,12 @@ NEEDED = {"gymnasium": "factory", "openenv": "url", "own": "adapter"}
 class EnvironmentConfig(Section):
     """The real environment, and the size of its worlds."""
 
-    name: Literal["alfworld", "webshop", "browser", "gymnasium", "openenv", "own", "recorded"] = Field(
-        "alfworld",
-        description="Adapter in components/environments; own: the adapter in environment.own.adapter; "
-        "recorded: imported logs without a live world.",
+    name: Literal["alfworld", "webshop", "browser", "gymnasium", "openenv", "own", "recorded", "mixed"] = (
+        Field(
+            "alfworld",
+            description="Adapter in components/environments; own: the adapter in environment.own.adapter; "
+            "recorded: imported logs without a live world; mixed: all of environment.worlds in one training.",
+        )
     )
     games: Literal["generated", "official"] = Field(
         "generated",
@@ -87,6 +90,11 @@ class EnvironmentConfig(Section):
     gymnasium: GymnasiumConfig = Field(default_factory=GymnasiumConfig)
     openenv: OpenEnvConfig = Field(default_factory=OpenEnvConfig)
     own: OwnConfig = Field(default_factory=OwnConfig)
+    worlds: list[EnvironmentConfig] = Field(
+        default_factory=list,
+        description="Worlds of name: mixed, at least two of different names: sections like this one, without "
+        "max_steps and seed.",
+    )
 
     @model_validator(mode="after")
     def _refuse_options_without_effect(self) -> EnvironmentConfig:
@@ -105,6 +113,22 @@ class EnvironmentConfig(Section):
         if self.name == "webshop" and self.webshop.source == "official":
             self._refuse_without_effect(
                 ["seed"], f"webshop.{self.webshop.catalogue_in_words}", "webshop.catalogue: generated"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _worlds_are_different_and_playable(self) -> EnvironmentConfig:
+        names = [world.name for world in self.worlds]
+        if self.name == "mixed" and (len(names) < 2 or len(set(names)) < len(names)):
+            raise ValueError(
+                f"worlds has {', '.join(names) or 'none'}; expected two or more worlds of different names, "
+                "such as worlds: [{name: alfworld}, {name: webshop}]"
+            )
+        for world in self.worlds:
+            if world.name in ("mixed", "recorded"):
+                raise ValueError(f"worlds has {world.name}; expected worlds that can be played")
+            world._refuse_without_effect(
+                ["max_steps", "seed"], f"worlds: {world.name}", "environment.max_steps and environment.seed"
             )
         return self
 
@@ -135,7 +159,17 @@ class EnvironmentConfig(Section):
         values = self.model_dump(mode="json", exclude=excluded)
         if self.name == "webshop" and self.webshop.source == "official":
             values["webshop"]["catalogue"] = "official"
+        if self.worlds:
+            values["worlds"] = [world.decisive(where=where) for world in self.each_world]
         return values
+
+    @property
+    def each_world(self) -> list[EnvironmentConfig]:
+        """The sections of the worlds that are played: those of `worlds`, with this one's limit and seed, or
+        this one.
+        """
+        shared = {"max_steps": self.max_steps, "seed": self.seed}
+        return [world.model_copy(update=shared) for world in self.worlds] or [self]
 
     @property
     def own_module(self) -> str:

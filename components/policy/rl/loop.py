@@ -201,10 +201,10 @@ class Loop:
         played = self._source.take(
             self.state.iteration, lambda: self.algorithm.acting_policy(self.policy, self.state.iteration)
         )
-        if played.staleness:
-            self.policy.tokens += played.policy.tokens
-        self.state.interactions += played.interactions
         rollouts = played.rollouts
+        if played.policy is not self.policy:
+            self.policy.tokens += sum(rollout.token_count for rollout in rollouts)
+        self.state.interactions += played.interactions
         further_figures = (on_rollouts(self.state.iteration, rollouts) if on_rollouts else None) or {}
         groups = self._training_groups(rollouts)
         figures = rollout_figures(rollouts, self._compared_groups(groups), interactions=played.interactions)
@@ -274,7 +274,7 @@ class Loop:
                     samples,
                     temperature=self.config.temperature,
                     batch_tokens=self.config.batch_tokens,
-                    is_stale=played.staleness > 0,
+                    is_stale=played.policy is not self.policy,
                 )
             prepared = self.algorithm.prepare_update(samples)
             try:
@@ -289,8 +289,8 @@ class Loop:
     @property
     def _corrects_sampler(self) -> bool:
         """Whether the sampler's numbers differ from the trainer's, and the loss depends on it."""
-        differs = self._staleness > 0 or not self.policy.samples_exactly
-        return self.algorithm.uses_old_logprobs and differs
+        is_older = self.algorithm.has_partner or self._staleness > 0
+        return self.algorithm.uses_old_logprobs and (is_older or not self.policy.samples_exactly)
 
     def _resume(self) -> None:
         if self.checkpoint is not None and self.checkpoint.is_file():

@@ -103,3 +103,18 @@ def check_staleness(staleness: int, engine: str) -> None:
             "Expected 0 or 1 with it.",
             "Set rl.dream.staleness=1, or engine=kept-cache.",
         )
+
+
+def check_partner(engine: str) -> None:
+    """Raise TrainingError if two policies cannot play together with the engine of this machine.
+
+    Args:
+        engine: resolved name, not `auto`.
+    """
+    if engine != "kept-cache":
+        raise TrainingError(
+            f"rl.algorithm.cross_policy_share is set, and the engine of this machine is {engine}, which "
+            "holds one policy.",
+            "Expected the engine kept-cache with it.",
+            "Set rl.dream.algorithm.cross_policy_share=0, or engine=kept-cache.",
+        )

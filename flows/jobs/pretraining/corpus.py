@@ -132,14 +132,12 @@ def world_identity(environment: EnvironmentConfig) -> dict[str, Any]:
     The address of an OpenEnv server is part of it too.
     """
     look_here()
-    demonstrations = environment.text.demonstrations
+    files = [world.text.demonstrations for world in environment.each_world]
     modules = ["components.trajectories.recording", *adapter_modules(environment)]
     return {
         "code": {name: module_hash(name) for name in with_imports(modules)},
-        "demonstrations": file_hash(Path(demonstrations))
-        if demonstrations and Path(demonstrations).is_file()
-        else "",
-        "server": environment.openenv.url if environment.name == "openenv" else "",
+        "demonstrations": "".join(file_hash(Path(name)) for name in files if name and Path(name).is_file()),
+        "server": "".join(world.openenv.url for world in environment.each_world if world.name == "openenv"),
     }
 
 

@@ -153,6 +153,10 @@ METHODS: dict[str, Method] = {
         "the dream, advantages normalised within each family of tasks (AgentRL)",
         options={"normalise_families": True},
     ),
+    "dream-cross-policy": _in_dream(
+        "the dream, a fifth of the replies in rollouts written by the clone (AgentRL)",
+        options={"cross_policy_share": 0.2},
+    ),
     "dream-hero": _in_dream(
         "the dream, episodes of one outcome ranked by progress (HERO)",
         options={"reward": "hero", "scale_rewards": False},

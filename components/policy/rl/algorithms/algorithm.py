@@ -90,6 +90,8 @@ class Algorithm(ABC):
     """Whether the loss reads the log-probabilities of the policy that played."""
     needs_whole_model: bool = False
     """Whether it scores with the whole policy beside the learner, such as for a reference."""
+    has_partner: bool = False
+    """Whether another policy writes some of the replies that are trained on."""
     figures: tuple[str, ...] = ()
     """Names of the figures that `loss` returns."""
 

@@ -16,6 +16,7 @@ from components.policy.rl.algorithms.algorithm import Algorithm, LossInputs
 from components.policy.rl.players.sampler_correction import IMPORTANCE
 from components.policy.rl.reference import Reference
 from components.policy.rl.rewards.outcome_rewards import Rewards
+from components.policy.rl.training_checks import check_partner
 from components.policy.rl.training_sample import TrainingSample
 
 
@@ -28,13 +29,29 @@ class PolicyGradient(Algorithm):
         self.rewards = rewards
         self._options = options
         self._reference: Reference | None = None
+        self._partner: Policy | None = None
         self.needs_whole_model = bool(options.beta)
+        self.has_partner = bool(options.cross_policy_share)
         self.figures = ("clip_share", "approx_kl", *(["kl"] if options.beta else []))
 
     def start(self, policy: Policy, config: RLConfig) -> None:
-        """Copy the initial policy if the loss includes the KL divergence from it (`beta`)."""
+        """Copy the initial policy if the loss has the KL divergence from it (`beta`), or if it plays too.
+
+        Raises:
+            TrainingError: it would play, and the engine of this machine holds one policy alone.
+        """
         if self._options.beta:
             self._reference = Reference(policy, config.temperature, config.batch_tokens)
+        if self.has_partner:
+            check_partner(policy.engine_name)
+            self._partner = policy.frozen_copy()
+
+    def acting_policy(self, policy: Policy, iteration: int) -> Policy:
+        """Return the policy, which plays with the initial one if there is a `cross_policy_share`."""
+        if self._partner is None:
+            return policy
+        self._partner.max_new_tokens = policy.max_new_tokens
+        return policy.with_partner(self._partner, self._options.cross_policy_share)
 
     def prepare_update(self, samples: list[TrainingSample]) -> list[TrainingSample]:
         """Return the samples; with `beta`, their target `reference` holds the initial policy's scores."""

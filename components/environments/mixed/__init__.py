@@ -1,0 +1,1 @@
+"""Several worlds as one: a policy and a dream that learn all of them in one training."""

@@ -1,0 +1,96 @@
+"""`environment.name=mixed`: several real worlds in one batch, each with what its own adapter knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.config import load_config
+from components.environments import adapter_modules, make_adapter
+from components.environments.mixed.tasks import mixed_task, own_task
+from components.errors import ConfigError, DataError, EnvironmentFailure
+from components.records import Trajectory
+from components.trajectories.recording import collect, plan
+
+OWN = {"name": "own", "own": {"adapter": "components.environments.template:TemplateAdapter"}}
+SHOP = {"name": "webshop", "webshop": {"catalogue": "generated", "products": 200}}
+
+
+def config(worlds, *overrides):
+    return load_config(None, ["environment.name=mixed", f"environment.worlds={worlds}", *overrides])
+
+
+@pytest.fixture(scope="module")
+def adapter():
+    return make_adapter(config([OWN, SHOP]).environment)
+
+
+def test_tasks_come_from_the_worlds_in_turn_and_lead_back_to_them(adapter):
+    tasks = adapter.tasks("train", 5, 0)
+    assert [task.family for task in tasks] == ["own", "webshop", "own", "webshop", "own"]
+    assert {task.environment for task in tasks} == {"mixed"}
+    of_shop = make_adapter(config([OWN, SHOP]).environment.each_world[1]).tasks("train", 3, 0)
+    assert [own_task(task) for task in tasks[1::2]] == of_shop[:2]
+    assert all(mixed_task(own_task(task)) == task for task in tasks)
+    with pytest.raises(DataError, match="names no world"):
+        own_task(of_shop[0])
+
+
+def test_each_row_is_played_in_its_own_world_and_counted_in_one_budget(adapter):
+    tasks = adapter.tasks("train", 4, 1)
+    episodes = collect(adapter, plan(tasks, {"expert": 1}, 0), max_steps=20, rows=4)
+    assert all(episode.success for episode in episodes)
+    steps = sum(len(episode.steps) for episode in episodes)
+    world = adapter.open(budget=3)
+    try:
+        assert world.reset(tasks) == [task.initial_state for task in tasks]
+        assert [bool(row) for row in world.admissible] == [True] * 4
+        answers = world.step(["open box 1", "search[shoe]", None, None])
+        assert answers[0].state.startswith("Box 1") and "shoe" in answers[1].state
+        assert answers[2:] == [None, None] and world.interactions == 2
+        with pytest.raises(EnvironmentFailure, match="budget is 3"):
+            world.step(["open box 1"] * 4)
+        assert world.interactions == 2 < steps
+    finally:
+        world.close()
+
+
+def test_a_world_is_asked_about_its_own_episodes_alone(adapter):
+    tasks = adapter.tasks("train", 2, 1)
+    for task, kind in zip(tasks, ("own", "webshop"), strict=True):
+        facts = adapter.facts(Trajectory(task))
+        assert facts and all(fact[0].startswith(f"{kind}: ") for fact in facts)
+        assert not any(adapter.contradicts(fact, facts) for fact in facts)
+    assert adapter.facts(Trajectory(tasks[0])).isdisjoint(adapter.facts(Trajectory(tasks[1])))
+    assert adapter.refused("Nothing happens.") and not adapter.refused("Box 1: empty.")
+    assert adapter.feasible(tasks[0]) == ""
+
+
+def test_its_identity_is_that_of_all_its_worlds():
+    one, other = config([OWN, SHOP]).environment, config([OWN, {"name": "webshop"}]).environment
+    assert one.decisive() != other.decisive()
+    assert {"components.environments.webshop.adapter", "components.environments.template"} <= set(
+        adapter_modules(one)
+    )
+    limited = config([OWN, SHOP], "environment.max_steps=7", "environment.seed=3").environment
+    assert {(world.max_steps, world.seed) for world in limited.each_world} == {(7, 3)}
+    assert "worlds" not in load_config(None, []).environment.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("worlds", "message"),
+    [
+        ([OWN], "two or more worlds of different names"),
+        ([SHOP, SHOP], "two or more worlds of different names"),
+        ([OWN, {"name": "recorded"}], "expected worlds that can be played"),
+        ([OWN, SHOP | {"max_steps": 9}], "max_steps has no effect with worlds: webshop"),
+        ([OWN, {"name": "own"}], "environment.own.adapter"),
+    ],
+)
+def test_worlds_that_cannot_be_mixed_are_refused(worlds, message):
+    with pytest.raises(ConfigError, match=message):
+        config(worlds)
+
+
+def test_worlds_belong_to_mixed_alone():
+    with pytest.raises(ConfigError, match="worlds has no effect with name: alfworld"):
+        load_config(None, [f"environment.worlds={[OWN, SHOP]}"])
