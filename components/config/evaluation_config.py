@@ -71,8 +71,19 @@ class EvaluationConfig(Section):
 
 
 class StudyConfig(Section):
-    """What `dreamgym study` evaluates besides the final policies; `dreamgym retrain` does not read it."""
+    """Which methods `dreamgym study` compares, and what it evaluates besides the final policies.
 
+    `dreamgym retrain` does not read it.
+    """
+
+    real_rows: ClassVar[int] = 4
+    """Episodes whose slowed steps pass at the same time; more wait in turn."""
+
+    methods: list[str] = Field(
+        default_factory=list,
+        description="Methods to run; the first one is what most others are compared with. Empty: all that "
+        "change something, compared with grpo-real.",
+    )
     curve_every: int = Field(
         0,
         ge=0,
@@ -84,9 +95,6 @@ class StudyConfig(Section):
         ge=0,
         description="Time that a real step of training or of the dream watch takes in addition, by sleeping: "
         "what would a slow environment cost?",
-    )
-    real_rows: int = Field(
-        4, ge=1, description="Episodes whose slowed steps pass at the same time; more wait in turn."
     )
     success_epochs: float | None = Field(
         None,

@@ -16,7 +16,6 @@ OF_TRAINED_MODELS = (
     *(
         "path",
         "epochs",
-        "refresh_epochs",
         "near_miss_weight",
         "outcome_weight",
         "hindsight",
@@ -32,6 +31,11 @@ OF_TRAINED_MODELS = (
 class ExperienceModelConfig(Section):
     """Fine-tuning of the experience model (Eq. 5). The paper gives no hyperparameters: all values are our
     choice.
+    """
+
+    refresh_epochs: ClassVar[float] = 4.0
+    """Passes over the real steps of earlier rounds when a further round trains it on; as many offline steps
+    are mixed in (our choice).
     """
 
     checkpoint_every: ClassVar[int] = 200
@@ -51,12 +55,6 @@ class ExperienceModelConfig(Section):
     )
     epochs: float = Field(
         1.0, gt=0, description="Passes over the offline episodes; less than 1: that share of them."
-    )
-    refresh_epochs: float = Field(
-        4.0,
-        gt=0,
-        description="Passes over the real steps of earlier rounds when a further round trains it on; as many "
-        "offline steps are mixed in (our choice).",
     )
     near_miss_weight: float = Field(
         2.0,

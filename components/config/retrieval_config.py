@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,9 @@ from components.config.reading.section import Section
 
 class RetrievalConfig(Section):
     """Demonstrations from the replay buffer."""
+
+    action_weight: ClassVar[float] = 0.7
+    """Weight of the action in the similarity of two steps; the rest is that of the state (our choice)."""
 
     k: int = Field(
         1,
@@ -40,13 +43,6 @@ class RetrievalConfig(Section):
     dimensions: int = Field(
         256, ge=16, description="Dimensions of the hashing encoder for the state, and as many for the action."
     )
-    action_weight: float = Field(
-        0.7,
-        ge=0,
-        le=1,
-        description="Weight of the action in the similarity of two steps; the rest is the weight of the "
-        "state (our choice).",
-    )
     capacity: int = Field(
         200_000,
         ge=1,
@@ -57,7 +53,7 @@ class RetrievalConfig(Section):
     @model_validator(mode="after")
     def _refuse_options_without_effect(self) -> RetrievalConfig:
         if self.k == 0:
-            dead = ["index", "server", "encoder", "encoder_path", "dimensions", "action_weight", "capacity"]
+            dead = ["index", "server", "encoder", "encoder_path", "dimensions", "capacity"]
             self._refuse_without_effect(dead, "k: 0", "k, for example k: 1")
         if self.index != "chroma":
             self._refuse_without_effect(["server"], f"index: {self.index}", "index: chroma")

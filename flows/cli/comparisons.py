@@ -36,20 +36,34 @@ Variants = Annotated[str, typer.Option(help="Variants to measure, separated by c
 Sizes = Annotated[
     str, typer.Option(help="Numbers of offline transitions for the data-size curve; empty: no curve.")
 ]
+StudyCells = Annotated[
+    Path | None,
+    typer.Option(
+        "--cells",
+        metavar="DIR",
+        help="Directory that finished cells are written to and read from. Default: docs/results/NAME of the "
+        "config NAME.yaml.",
+    ),
+]
 OptionalCells = Annotated[
     Path | None,
     typer.Option(
         "--cells", metavar="DIR", help="Directory that finished cells are written to and read from."
     ),
 ]
-Cells = Annotated[Path, typer.Option(help="Directory that finished cells are written to and read from.")]
 BarChart = Annotated[Path | None, typer.Option(help="Write the bar chart to this file (.png or .svg).")]
 Curve = Annotated[Path | None, typer.Option(help="Write the data-size curve to this file (.png or .svg).")]
-Methods = Annotated[str, typer.Option(help="Methods to run, separated by commas. Default: all.")]
+Methods = Annotated[
+    str, typer.Option(help="Methods to run, separated by commas. Default: study.methods of the config.")
+]
 FinishedOnly = Annotated[bool, typer.Option("--finished", help="Only read the finished cells; run no other.")]
 Against = Annotated[
     str,
-    typer.Option(metavar="METHOD", help="The method that others are compared with; ablations keep theirs."),
+    typer.Option(
+        metavar="METHOD",
+        help="The method that others are compared with; ablations keep theirs. Default: the first of "
+        "study.methods, else grpo-real.",
+    ),
 ]
 Figures = Annotated[Path | None, typer.Option(metavar="DIR", help="Write the figures to this directory.")]
 StudyTable = Annotated[
@@ -111,9 +125,9 @@ def study(
     overrides: Overrides = None,
     methods: Methods = "",
     seeds: Seeds = "0,1,2",
-    cells: Cells = Path("docs/results/study"),
+    cells: StudyCells = None,
     finished: FinishedOnly = False,
-    against: Against = "grpo-real",
+    against: Against = "",
     json_file: JsonFile = None,
     figures: Figures = None,
     table: StudyTable = None,
@@ -134,6 +148,8 @@ def study(
 
         dreamgym study --methods clone,grpo-real,dream-grpo --seeds 0
 
+        dreamgym study --config configs/study-logs-only.yaml --seeds 0,1 --finished
+
         dreamgym study --methods clone,clone-successes,dream-grpo --against clone-successes
 
         dreamgym study --config configs/quick-browser.yaml --cells docs/results/study-browser --methods
@@ -144,12 +160,15 @@ def study(
         from components.evaluation.report.document_tables import text_around_table
         from flows.jobs.studies.method_config import chosen_methods
         from flows.jobs.studies.study import write_study
+        from flows.jobs.studies.study_methods import BASE
 
         method_names = chosen_methods(settings, methods)
         seed_list = _parse_seeds(seeds)
-        check_machine(workspace, figures, workspace / cells)
+        directory = cells or Path("docs/results") / (config.stem if config else "study")
+        base = against or next(iter(settings.study.methods), BASE)
+        check_machine(workspace, figures, workspace / directory)
         if table:
-            text_around_table(table, cells.name)  # refuses a file without the marks before hours of work
+            text_around_table(table, directory.name)  # refuses a file without the marks before hours of work
         prepare_flow_logs(debug)
         cells_by_method, metrics = run_study(
             page,
@@ -157,11 +176,11 @@ def study(
             workspace,
             method_names,
             seed_list,
-            workspace / cells,
+            workspace / directory,
             finished=finished,
-            against=against,
+            against=base,
         )
-        for path in write_study(cells_by_method, metrics, None, figures, table, cells.name, against=against):
+        for path in write_study(cells_by_method, metrics, None, figures, table, directory.name, against=base):
             page.text(f"Written: {path}")
         exit_if_crashed(cells_by_method)
 

@@ -29,7 +29,9 @@ ADAPTERS = {
     "browser": EnvironmentConfig(name="browser", workers=2),
     "mixed": EnvironmentConfig(
         name="mixed",
-        worlds=[{"name": "alfworld", "workers": 1}, {"name": "webshop", "webshop": {"products": 600}}],
+        worlds=["alfworld", "webshop"],
+        workers=1,
+        webshop={"catalogue": "generated", "products": 600},
     ),
 }
 NAMES = get_args(EnvironmentConfig.model_fields["name"].annotation)

@@ -11,24 +11,30 @@ from components.errors import ConfigError, DataError, EnvironmentFailure
 from components.records import Trajectory
 from components.trajectories.recording import collect, plan
 
-OWN = {"name": "own", "own": {"adapter": "components.environments.template:TemplateAdapter"}}
-SHOP = {"name": "webshop", "webshop": {"catalogue": "generated", "products": 200}}
+MIXED = {
+    "environment.name": "mixed",
+    "environment.worlds": "[own, webshop]",
+    "environment.own.adapter": "components.environments.template:TemplateAdapter",
+    "environment.webshop.catalogue": "generated",
+    "environment.webshop.products": "200",
+}
 
 
-def config(worlds, *overrides):
-    return load_config(None, ["environment.name=mixed", f"environment.worlds={worlds}", *overrides])
+def environment(override=""):
+    values = MIXED | dict([override.split("=")] if override else [])
+    return load_config(None, [f"{key}={value}" for key, value in values.items()]).environment
 
 
 @pytest.fixture(scope="module")
 def adapter():
-    return make_adapter(config([OWN, SHOP]).environment)
+    return make_adapter(environment())
 
 
 def test_tasks_come_from_the_worlds_in_turn_and_lead_back_to_them(adapter):
     tasks = adapter.tasks("train", 5, 0)
     assert [task.family for task in tasks] == ["own", "webshop", "own", "webshop", "own"]
     assert {task.environment for task in tasks} == {"mixed"}
-    of_shop = make_adapter(config([OWN, SHOP]).environment.each_world[1]).tasks("train", 3, 0)
+    of_shop = make_adapter(environment().each_world[1]).tasks("train", 3, 0)
     assert [own_task(task) for task in tasks[1::2]] == of_shop[:2]
     assert all(mixed_task(own_task(task)) == task for task in tasks)
     with pytest.raises(DataError, match="names no world"):
@@ -66,31 +72,28 @@ def test_a_world_is_asked_about_its_own_episodes_alone(adapter):
 
 
 def test_its_identity_is_that_of_all_its_worlds():
-    one, other = config([OWN, SHOP]).environment, config([OWN, {"name": "webshop"}]).environment
+    one, other = environment(), environment("environment.webshop.products=300")
     assert one.decisive() != other.decisive()
     assert {"components.environments.webshop.adapter", "components.environments.template"} <= set(
         adapter_modules(one)
     )
-    limited = config([OWN, SHOP], "environment.max_steps=7", "environment.seed=3").environment
-    assert {(world.max_steps, world.seed) for world in limited.each_world} == {(7, 3)}
+    assert [world.name for world in one.each_world] == ["own", "webshop"]
+    assert {"worlds", "own", "webshop"} <= set(one.model_dump()) and "games" not in one.model_dump()
     assert "worlds" not in load_config(None, []).environment.model_dump()
+    assert load_config(None, []).environment.each_world == [load_config(None, []).environment]
 
 
 @pytest.mark.parametrize(
-    ("worlds", "message"),
+    ("override", "message"),
     [
-        ([OWN], "two or more worlds of different names"),
-        ([SHOP, SHOP], "two or more worlds of different names"),
-        ([OWN, {"name": "recorded"}], "expected worlds that can be played"),
-        ([OWN, SHOP | {"max_steps": 9}], "max_steps has no effect with worlds: webshop"),
-        ([OWN, {"name": "own"}], "environment.own.adapter"),
+        ("environment.worlds=[own]", "expected two or more different ones"),
+        ("environment.worlds=[own, own]", "expected two or more different ones"),
+        ("environment.worlds=[own, recorded]", "recorded"),
+        ("environment.worlds=[own, webshop, openenv]", "openenv needs environment.openenv.url"),
+        ("environment.receptacles=4", "receptacles has no effect with name: mixed"),
+        ("environment.name=webshop", "worlds has no effect with name: webshop"),
     ],
 )
-def test_worlds_that_cannot_be_mixed_are_refused(worlds, message):
+def test_worlds_that_cannot_be_mixed_are_refused(override, message):
     with pytest.raises(ConfigError, match=message):
-        config(worlds)
-
-
-def test_worlds_belong_to_mixed_alone():
-    with pytest.raises(ConfigError, match="worlds has no effect with name: alfworld"):
-        load_config(None, [f"environment.worlds={[OWN, SHOP]}"])
+        environment(override)

@@ -90,25 +90,35 @@ class EnvironmentConfig(Section):
     gymnasium: GymnasiumConfig = Field(default_factory=GymnasiumConfig)
     openenv: OpenEnvConfig = Field(default_factory=OpenEnvConfig)
     own: OwnConfig = Field(default_factory=OwnConfig)
-    worlds: list[EnvironmentConfig] = Field(
+    worlds: list[Literal["alfworld", "webshop", "browser", "gymnasium", "openenv", "own"]] = Field(
         default_factory=list,
-        description="Worlds of name: mixed, at least two of different names: sections like this one, without "
-        "max_steps and seed.",
+        description="Worlds of name: mixed, at least two; their options are those of this section.",
     )
+
+    @model_validator(mode="after")
+    def _mixed_worlds_are_different(self) -> EnvironmentConfig:
+        if self.name == "mixed" and (len(self.worlds) < 2 or len(set(self.worlds)) < len(self.worlds)):
+            raise ValueError(
+                f"worlds: {', '.join(self.worlds) or 'none'}; expected two or more different ones, such as "
+                "[alfworld, webshop]"
+            )
+        return self
 
     @model_validator(mode="after")
     def _refuse_options_without_effect(self) -> EnvironmentConfig:
         for field, adapters in ADAPTERS_OWN.items():
-            if self.name not in adapters:
+            if not set(adapters) & self._played:
                 self._refuse_without_effect([field], f"name: {self.name}", f"name: {' or '.join(adapters)}")
-        option = NEEDED.get(self.name)
-        if option and not getattr(getattr(self, self.name), option):
-            raise ValueError(
-                f"name: {self.name} needs environment.{self.name}.{option}; see docs/guides/add-a-world.md"
-            )
+        for name, option in NEEDED.items():
+            if name in self._played and not getattr(getattr(self, name), option):
+                raise ValueError(
+                    f"name: {name} needs environment.{name}.{option}; see docs/guides/add-a-world.md"
+                )
         if self.games == "official":
             self._refuse_without_effect(
-                ["receptacles", "objects", "seed"], "games: official", "games: generated"
+                ["receptacles", "objects", *(["seed"] if self._played == {"alfworld"} else [])],
+                "games: official",
+                "games: generated",
             )
         if self.name == "webshop" and self.webshop.source == "official":
             self._refuse_without_effect(
@@ -116,21 +126,10 @@ class EnvironmentConfig(Section):
             )
         return self
 
-    @model_validator(mode="after")
-    def _worlds_are_different_and_playable(self) -> EnvironmentConfig:
-        names = [world.name for world in self.worlds]
-        if self.name == "mixed" and (len(names) < 2 or len(set(names)) < len(names)):
-            raise ValueError(
-                f"worlds has {', '.join(names) or 'none'}; expected two or more worlds of different names, "
-                "such as worlds: [{name: alfworld}, {name: webshop}]"
-            )
-        for world in self.worlds:
-            if world.name in ("mixed", "recorded"):
-                raise ValueError(f"worlds has {world.name}; expected worlds that can be played")
-            world._refuse_without_effect(
-                ["max_steps", "seed"], f"worlds: {world.name}", "environment.max_steps and environment.seed"
-            )
-        return self
+    @property
+    def _played(self) -> set[str]:
+        """The names of the worlds that are played, and `mixed` if it is that."""
+        return {self.name, *self.worlds}
 
     @model_serializer(mode="wrap")
     def _without_other_adapters_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -138,10 +137,11 @@ class EnvironmentConfig(Section):
 
         `knowledge` is left out where it is on, as in earlier records.
         """
+        foreign = {name for name, adapters in ADAPTERS_OWN.items() if not self._played & set(adapters)}
         return {
             name: value
             for name, value in handler(self).items()
-            if self.name in ADAPTERS_OWN.get(name, (self.name,)) and (name, value) != ("knowledge", True)
+            if name not in foreign and (name, value) != ("knowledge", True)
         }
 
     def decisive(self, *, where: bool = False) -> dict[str, Any]:
@@ -157,19 +157,14 @@ class EnvironmentConfig(Section):
             WITHOUT_EFFECT if where else WITHOUT_EFFECT | {"openenv": {"url", *WITHOUT_EFFECT["openenv"]}}
         )
         values = self.model_dump(mode="json", exclude=excluded)
-        if self.name == "webshop" and self.webshop.source == "official":
+        if "webshop" in self._played and self.webshop.source == "official":
             values["webshop"]["catalogue"] = "official"
-        if self.worlds:
-            values["worlds"] = [world.decisive(where=where) for world in self.each_world]
         return values
 
     @property
     def each_world(self) -> list[EnvironmentConfig]:
-        """The sections of the worlds that are played: those of `worlds`, with this one's limit and seed, or
-        this one.
-        """
-        shared = {"max_steps": self.max_steps, "seed": self.seed}
-        return [world.model_copy(update=shared) for world in self.worlds] or [self]
+        """The section for each world that is played alone or in the mixture."""
+        return [self.model_copy(update={"name": name, "worlds": []}) for name in self.worlds] or [self]
 
     @property
     def own_module(self) -> str:

@@ -2,7 +2,7 @@
 
     environment:
       name: mixed
-      worlds: [{name: alfworld}, {name: webshop}]
+      worlds: [alfworld, webshop]
 
 Tasks come from the worlds in turn. What a world's adapter knows is used for its own tasks. The families of
 tasks are the worlds: with `rl.algorithm.normalise_families` advantages are normalised within each of them

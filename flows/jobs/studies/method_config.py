@@ -32,13 +32,13 @@ def chosen_methods(config: Config, names: str) -> list[str]:
     """Return the named methods in the order of METHODS; if none is named, all that change something.
 
     Args:
-        names: separated by commas; `graded` stands for all dreams of graded quality, which no other name
-            includes.
+        names: separated by commas; empty: those of `study.methods`. `graded` stands for all dreams of graded
+            quality, which no other name includes.
 
     Raises:
         ConfigError: there is no such method, or with this config it is the one that it is compared with.
     """
-    requested = [name.strip() for name in names.split(",") if name.strip()]
+    requested = [name.strip() for name in names.split(",") if name.strip()] or list(config.study.methods)
     if "graded" in requested:
         requested = [name for name in requested if name != "graded"] + list(GRADED)
     unknown = [name for name in requested if name not in METHODS]
@@ -89,6 +89,7 @@ def method_config(config: Config, name: str, seed: int, families: Sequence[str])
 def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> dict[str, Any]:
     method = METHODS[name]
     values = apply_variant(config, method.changes, seed).model_dump(mode="json")
+    values["study"].pop("methods")  # which cells a study has is no part of a cell
     rl = values["rl"]
     if values["cloning"]["only_successes"] and config.study.success_epochs:
         values["cloning"]["epochs"] = config.study.success_epochs

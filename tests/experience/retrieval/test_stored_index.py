@@ -127,8 +127,9 @@ def test_another_encoder_rebuilds_the_index(place):
 
 
 def test_another_action_weight_rebuilds_the_index(place):
-    message = opening_message(place, config=CONFIG.model_copy(update={"action_weight": 0.2}))
-    assert "rebuilt" in message and "the action weight 0.7, this run has 0.2" in message
+    change_card(place, action_weight=0.2)
+    message = opening_message(place)
+    assert "rebuilt" in message and "the action weight 0.2, this run has 0.7" in message
 
 
 def test_another_version_of_chroma_rebuilds_the_index(place):

@@ -18,6 +18,7 @@ def test_the_configs_are_there():
         "cpu",
         "gpu",
         "logs",
+        "methods",
         "pretrain-browser",
         "pretrain-exercises",
         "pretrain-webshop",
@@ -47,6 +48,14 @@ def test_first_line_states_hardware_time_and_cost(path):
     assert first.startswith("# ") and any(word in first for word in ("CPU", "GPU"))
     assert "memory" in first and "cost" in first
     assert any(word in first for word in ("minutes", "hours", "time"))
+
+
+def test_the_study_of_methods_trains_in_the_dreams_of_the_first_study():
+    methods, first = (
+        load_config(ROOT / "configs" / f"{name}.yaml") for name in ("methods", "study-logs-only")
+    )
+    study = first.study.model_copy(update={"methods": methods.study.methods})
+    assert first.model_copy(update={"study": study}) == methods
 
 
 def test_quick_fits_the_versioned_data():
@@ -182,7 +191,7 @@ def test_each_environment_has_an_experiment_and_so_a_champion_of_its_own():
     named = {
         path.stem: load_config(path).tracking.experiment
         for path in CONFIGS
-        if path.stem != "gpu" and not path.stem.startswith(("study", "pretrain"))
+        if path.stem != "gpu" and not path.stem.startswith(("study", "pretrain", "methods"))
     }
     assert named == {
         "quick": "dreamgym",
