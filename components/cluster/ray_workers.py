@@ -5,6 +5,7 @@ Ray is imported where it is used, so a run without a cluster needs no Ray.
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 from collections.abc import Callable, Mapping
@@ -226,7 +227,17 @@ class _Worker:
             raise self._refusal
         if not method:
             return platform.node(), os.getpid()
-        return getattr(self._object, method)(*arguments)
+        try:
+            return getattr(self._object, method)(*arguments)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise ClusterError(
+                f"The disk of the worker {platform.node()} is full: {error.filename or 'a file'} cannot be "
+                "written.",
+                next_step="Free some space there, then type the same again: it continues from its last "
+                "checkpoint.",
+            ) from None
 
 
 def _import_ray() -> Any:

@@ -4,10 +4,12 @@ The cluster is a real one with two cores; it is started here and ends with the t
 """
 
 import os
+import platform
 import signal
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 from builders import make_task, make_transition
@@ -210,6 +212,15 @@ class TestWorkers:
         with pytest.raises(ClusterError, match="KeyError"):
             workers.call({0: ("__getitem__", ("b",))})
         assert workers.call({0: ("__getitem__", ("a",))}) == {0: 1}
+        workers.close()
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+    def test_a_full_disk_of_a_worker_is_said_with_its_machine(self):
+        workers = RayWorkers("local", 1, partial(Path, "/dev/full"))
+        with pytest.raises(
+            ClusterError, match=rf"disk of the worker {platform.node()} is full: .*type the same"
+        ):
+            workers.call({0: ("write_text", ("x" * 100_000,))})
         workers.close()
 
 

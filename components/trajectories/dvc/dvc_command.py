@@ -35,6 +35,16 @@ _NO_ANSWER_MESSAGES = (
     "ot connect to",
 )
 """Texts in the errors of DVC's remotes if a server does not answer."""
+_REFUSED_MESSAGES = (
+    "ExpiredToken",
+    "InvalidToken",
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "AccessDenied",
+    "Forbidden",
+    "Unable to locate credentials",
+)
+"""Texts in the errors of DVC's S3 remotes if the credentials are missing, wrong or expired."""
 _DISK_FULL_MESSAGES = ("No space left on device", "Disk quota exceeded")
 _CHECKOUT_FAILED_MESSAGE = "Checkout failed for following targets"
 
@@ -154,6 +164,13 @@ def command_error(root: Path, command: str, stderr: str, size: int = 0) -> Dream
             "unchanged.",
             next_step="Free some space (`dvc gc --workspace --all-experiments` removes versions that no run "
             "made) and type the same again.",
+        )
+    if any(words in stderr for words in _REFUSED_MESSAGES):
+        return DataError(
+            f"The remote refused the credentials of `dvc {command}`: {reason_of(stderr)}",
+            "Expected some that may read and write there, and that have not expired.",
+            "Renew them (the variables AWS_*, or ~/.aws/credentials), then type the same again: what was "
+            "transferred stays there.",
         )
     error_type = ServiceUnreachable if is_unreachable(stderr) else DataError
     return error_type(

@@ -10,6 +10,7 @@ machine that has them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from components.trajectories.store import DataLayout, read_transitions
 from flows.jobs.fidelity import examine, examine_dream
 from flows.jobs.studies.ablation_cells import Cell, read_cell, write_cell
 from flows.jobs.studies.cell_origin import Origin, origin_of
+from flows.jobs.studies.seeds_on_cluster import run_on_cluster
 from flows.run.pipeline_run import Run
 from flows.stages.experience_model import fine_tune_experience_model
 from flows.stages.validate import validate_data
@@ -57,22 +59,41 @@ def ablate_fidelity(
         directory: of the cells; existing ones are read, new ones are written. None: no cells are kept, every
             cell is computed from its run's stages.
     """
-    cells: dict[str, list[Cell]] = {name: [] for name in chosen}
-    for seed in seeds:
-        full: list[Run] = []
-        for name, changes in chosen.items():
-            variant = apply_variant(config, changes, seed)
-            origin = origin_of(variant, root, UNUSED_SECTIONS)
-            cell = read_cell(directory, f"{name}-{seed}", origin) if directory else None
-            get_run_logger().info("%s, seed %d%s", name, seed, ", already there" if cell else "")
-            if cell is None:
-                full = full or [examine(apply_variant(config, {}, seed), root)]
-                run = full[0] if name == FULL else _run_variant(variant, root, full[0], name)
-                cell = _cell_of(run, origin)
-                if directory:
-                    write_cell(directory, f"{name}-{seed}", cell)
-            cells[name].append(cell)
-    return summarise(cells)
+    configs = {
+        seed: {name: apply_variant(config, changes, seed) for name, changes in chosen.items()}
+        for seed in seeds
+    }
+    of_seed = partial(cells_of_seed, root=root.resolve(), directory=directory)
+    if config.cluster:
+        by_seed = run_on_cluster(config.cluster, of_seed, configs)
+    else:
+        by_seed = {seed: of_seed(seed, own) for seed, own in configs.items()}
+    return summarise({name: [cells[name] for cells in by_seed.values()] for name in chosen})
+
+
+def cells_of_seed(
+    seed: int, configs: Mapping[str, Config], *, root: Path, directory: Path | None
+) -> dict[str, Cell]:
+    """Return variant -> cell of one seed, one after another, since they share the full model's policies.
+
+    Args:
+        configs: variant -> config of its cell; the full model's is among them.
+        directory: see `ablate_fidelity`.
+    """
+    cells: dict[str, Cell] = {}
+    full: list[Run] = []
+    for name, config in configs.items():
+        origin = origin_of(config, root, UNUSED_SECTIONS)
+        cell = read_cell(directory, f"{name}-{seed}", origin) if directory else None
+        get_run_logger().info("%s, seed %d%s", name, seed, ", already there" if cell else "")
+        if cell is None:
+            full = full or [examine(configs[FULL], root)]
+            run = full[0] if name == FULL else _run_variant(config, root, full[0], name)
+            cell = _cell_of(run, origin)
+            if directory:
+                write_cell(directory, f"{name}-{seed}", cell)
+        cells[name] = cell
+    return cells
 
 
 def chosen_variants(names: str, sizes: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The seeds of a study side by side on a Ray cluster, by Prefect's task runner for Ray.
+"""The seeds of a study or an ablation side by side on a Ray cluster, by Prefect's task runner for Ray.
 
 The cells of one seed share stages, so they run one after another in one worker. All machines of the cluster
 must see the repository's directory under the same path. A lost worker's seed runs again, on another worker:
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
@@ -17,16 +17,16 @@ from prefect.cache_policies import NO_CACHE
 from components.cluster.installation import Installation, require_same, this_installation
 from components.cluster.ray_workers import connect
 from components.config import Config
-from components.evaluation.study.cells import Cell
 
+Cell = TypeVar("Cell")
 CellsOfSeed = Callable[[int, Mapping[str, Config]], dict[str, Cell]]
 
 
 @task(cache_policy=NO_CACHE)
 def seed_on_worker(
-    cells_of_seed: CellsOfSeed, seed: int, configs: Mapping[str, Config], expected: Installation
+    cells_of_seed: CellsOfSeed[Cell], seed: int, configs: Mapping[str, Config], expected: Installation
 ) -> dict[str, Cell]:
-    """Return method -> cell of one seed; its own environments and rollouts run on the worker's machine.
+    """Return name -> cell of one seed; its own environments and rollouts run on the worker's machine.
 
     Args:
         expected: the installation that the worker must have.
@@ -41,14 +41,14 @@ def seed_on_worker(
 
 
 def run_on_cluster(
-    address: str, cells_of_seed: CellsOfSeed, configs: Mapping[int, Mapping[str, Config]]
+    address: str, cells_of_seed: CellsOfSeed[Cell], configs: Mapping[int, Mapping[str, Config]]
 ) -> dict[int, dict[str, Cell]]:
-    """Return seed -> method -> cell.
+    """Return seed -> name -> cell.
 
     Args:
         address: of the cluster (`ray_workers.connect`).
         cells_of_seed: pickled, and called on a worker with a seed and its configs.
-        configs: seed -> method -> config of the cell.
+        configs: seed -> name of the cell -> its config.
 
     Raises:
         ClusterError: the cluster cannot be used, or a worker has other code or packages.
@@ -71,7 +71,7 @@ def run_on_cluster(
             )
             for seed, own in configs.items()
         }
-        cells = {}
+        cells: dict[int, dict[str, Cell]] = {}
         for seed, future in futures.items():
             cells[seed] = future.result()
             log.info("seed %d: its %d cells are there", seed, len(cells[seed]))
