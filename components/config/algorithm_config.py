@@ -96,6 +96,11 @@ class GRPOConfig(PolicyGradientConfig):
                 "scale_rewards: true lets a group of failures pull harder than one with a success if reward "
                 f"is {self.reward}; set scale_rewards: false"
             )
+        if self.step_credit == "istar" and self.cross_policy_share:
+            raise ValueError(
+                "step_credit: istar rewards replies of the initial policy for being its own; set "
+                "cross_policy_share: 0"
+            )
         if self.step_credit != "gigpo":
             names = ["step_weight", "discount"]
             self._refuse_without_effect(names, f"step_credit: {self.step_credit}", "step_credit: gigpo")

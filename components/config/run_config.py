@@ -80,9 +80,9 @@ class Config(Section):
     )
     cluster: str = Field(
         "",
-        description="Ray cluster on which `environment.workers`, `rl.dream.processes` and a study's seeds "
-        "run: local, auto, HOST:PORT or ray://HOST:PORT; empty: processes of this machine. The numbers are "
-        "the same but in worlds that refill rows (docs/scaling.md).",
+        description="Ray cluster on which `environment.workers`, `rl.dream.processes` and the seeds of a "
+        "study or an ablation run: local, auto, HOST:PORT or ray://HOST:PORT; empty: processes of this "
+        "machine. The numbers are the same but in worlds that refill rows (docs/scaling.md).",
     )
     stage_timeout_minutes: float = Field(
         1440.0,
@@ -170,16 +170,16 @@ class Config(Section):
         differ.
         """
         if self.environment.name != "alfworld" and "experiment" not in self.tracking.model_fields_set:
-            tracking = self.tracking.model_copy(
-                update={"experiment": f"{self.tracking.experiment}-{self.environment.name}"}
-            )
+            worlds = "-".join(self.environment.worlds) or self.environment.name
+            tracking = self.tracking.model_copy(update={"experiment": f"{self.tracking.experiment}-{worlds}"})
             object.__setattr__(self, "tracking", tracking)  # the section is frozen
         return self
 
     @model_validator(mode="after")
     def _only_a_browser_has_types(self) -> Config:
         environment = self.environment
-        if environment.name != "browser" or environment.browser.benchmark != "miniwob":
+        has_browser = any(world.name == "browser" for world in environment.each_world)
+        if not has_browser or environment.browser.benchmark != "miniwob":
             mode = "environment.name: browser and its benchmark: miniwob"
             self.pretrain._refuse_without_effect(["types"], f"environment.name: {environment.name}", mode)
         return self
@@ -208,6 +208,13 @@ class Config(Section):
             raise ValueError(
                 f"rl.dream.staleness is {dream.staleness}, but vLLM holds one version of the policy's "
                 "weights; expected 0 or 1, or engine: kept-cache"
+            )
+        stages = (dream, self.rl.real, self.rl.baseline)
+        has_partner = any(getattr(stage.algorithm, "cross_policy_share", 0) for stage in stages)
+        if has_partner and self.engine.startswith("vllm"):
+            raise ValueError(
+                f"rl.algorithm.cross_policy_share with engine {self.engine}: it holds one policy; set the "
+                "share to 0, or engine: kept-cache"
             )
         return self
 

@@ -49,7 +49,7 @@ def _named_adapter(config: EnvironmentConfig) -> Adapter:
     if config.name == "mixed":
         from components.environments.mixed.adapter import MixedAdapter
 
-        return MixedAdapter({world.name: make_adapter(world) for world in config.each_world})
+        return MixedAdapter({world.name: _named_adapter(world) for world in config.each_world})
     module, _, name = ADAPTERS[config.name].partition(":")
     try:
         adapter_class = getattr(import_module(module), name)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
 from components.environments.capabilities import Adapter, ValidationSplit
+from components.environments.mixed.tasks import NAME as MIXED
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, VALIDATION, Task
 
@@ -72,9 +73,9 @@ def draw_validation_tasks(adapter: Adapter, count: int, seed: int, recorded: Seq
         except EnvironmentFailure as failure:
             refusal = f" {failure}"
             break
-        new_tasks = apart_from(listed, recorded)
+        new_tasks = equal_shares(apart_from(listed, recorded), listed, count)
         if len(new_tasks) >= count:
-            return [replace(task, split=VALIDATION) for task in new_tasks[:count]]
+            return [replace(task, split=VALIDATION) for task in new_tasks]
         requested += max(count - len(new_tasks), requested)
     raise EnvironmentFailure(
         f"The world has {len(new_tasks)} validation tasks beside the {len(recorded)} recorded ones.{refusal}",
@@ -90,7 +91,38 @@ def apart_from(tasks: Sequence[Task], recorded: Sequence[Task]) -> list[Task]:
     That is always the id and the spec. It is the opening, where nearly every recorded task has one of its
     own. Where most have a first state of their own, it is also the first state of a training task: a task
     that the curriculum generates has its parent's first state and another instruction.
+
+    In a mixture of worlds each world's tasks are compared with that world's recorded ones.
     """
+    apart = {
+        task.id
+        for world in dict.fromkeys(map(_world, tasks))
+        for task in _apart_in_world(
+            [task for task in tasks if _world(task) == world],
+            [task for task in recorded if _world(task) == world],
+        )
+    }
+    return [task for task in tasks if task.id in apart]
+
+
+def equal_shares(tasks: Sequence[Task], listed: Sequence[Task], count: int) -> list[Task]:
+    """Return `count` of `tasks` with an equal share of each world in `listed`; fewer if a world has fewer."""
+    worlds = list(dict.fromkeys(map(_world, listed)))
+    shares = [len(range(place, count, len(worlds))) for place in range(len(worlds))]
+    chosen = {
+        task.id
+        for world, share in zip(worlds, shares, strict=True)
+        for task in [task for task in tasks if _world(task) == world][:share]
+    }
+    return [task for task in tasks if task.id in chosen]
+
+
+def _world(task: Task) -> str:
+    """Return the world of the task; in a mixture of worlds it is the task's family."""
+    return task.family if task.environment == MIXED else task.environment
+
+
+def _apart_in_world(tasks: Sequence[Task], recorded: Sequence[Task]) -> list[Task]:
     keys: list[Callable[[Task], Hashable]] = [lambda task: task.id, _content]
     keys += [opening] if tells_apart(recorded, opening, _SHARE_OF_OWN_OPENINGS) else []
     recorded_values = [(key, {key(task) for task in recorded}) for key in keys]

@@ -18,6 +18,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from components.environments.capabilities import Adapter, own_members
+from components.environments.mixed.adapter import adapter_of
 from components.errors import TrainingError
 from components.evaluation.metrics.intervals import fisher_one_sided_p_value, proportion
 from components.experience.real_replay import Replay, replay
@@ -90,7 +91,7 @@ class DreamWatch:
 
     def _has_real_world(self, task: Task) -> bool:
         """False for a generated task whose world the adapter cannot build: reality says nothing about it."""
-        return not task.generated or "embody" in own_members(self._adapter)
+        return not task.generated or "embody" in own_members(adapter_of(self._adapter, task))
 
     def _require_agreement(
         self,

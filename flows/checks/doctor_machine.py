@@ -12,7 +12,7 @@ from pathlib import Path
 from components.config import Config
 from components.installed_packages import installed_packages
 from flows.checks.check_result import CheckResult, doubt, ok, wrong
-from flows.checks.doctor_worlds import install_command
+from flows.checks.doctor_worlds import install_command, played_worlds
 from flows.checks.machine import port_is_free
 from flows.settings import MLFLOW_PORT
 
@@ -42,7 +42,7 @@ def check_packages(config: Config, root: Path) -> CheckResult:
     except metadata.PackageNotFoundError:
         finding = "The package dreamgym-pipeline is not installed in this environment."
         return wrong(finding, f"Expected it in {sys.prefix}.", command)
-    extras = ("", config.environment.name)
+    extras = ("", *played_worlds(config))
     names = [
         requirement.name
         for requirement in requirements

@@ -20,13 +20,18 @@ def install_command(config: Config) -> str:
 
     An environment of your own needs no extra packages.
     """
-    extra = config.environment.name
-    return INSTALL.format(extra) if extra in EXTRAS else "pip install -c constraints.txt -e ."
+    extras = [name for name in played_worlds(config) if name in EXTRAS]
+    return INSTALL.format(",".join(extras)) if extras else "pip install -c constraints.txt -e ."
+
+
+def played_worlds(config: Config) -> list[str]:
+    """Return the names of the worlds that are played: one, or all of a mixture."""
+    return [world.name for world in config.environment.each_world]
 
 
 def check_compilers(config: Config, _root: Path) -> CheckResult:
     """Check for the build tools of ALFWorld's engine, needed only until it is installed."""
-    if config.environment.name != "alfworld":
+    if "alfworld" not in played_worlds(config):
         return ok(f"Not needed with environment.name={config.environment.name}.")
     if importlib.util.find_spec("alfworld") and importlib.util.find_spec("textworld"):
         return ok("Not needed: alfworld is installed.")
@@ -46,13 +51,15 @@ def check_compilers(config: Config, _root: Path) -> CheckResult:
 
 
 def check_games(config: Config, _root: Path) -> CheckResult:
-    """Check that the engine plays one training game, with the first behaviour that `data` records."""
+    """Check that the engine plays a training game of each world, with the first behaviour in `data`."""
     from components.environments import make_adapter
     from components.environments.text_world.listed_tasks import listed_tasks
     from components.trajectories.recording import BEHAVIOURS, collect, plan
 
     adapter = make_adapter(config.environment.model_copy(update={"workers": 1}))
-    tasks = listed_tasks(adapter, config.environment.name, "train", 1, config.data.seed)
+    tasks = listed_tasks(
+        adapter, config.environment.name, "train", len(played_worlds(config)), config.data.seed
+    )
     if config.environment.browser.benchmark != "miniwob":
         return ok(
             f"The task {tasks[0].id} opens: '{tasks[0].instruction}'. It was not played: this benchmark has "
@@ -65,19 +72,21 @@ def check_games(config: Config, _root: Path) -> CheckResult:
     )
     behaviour = next((name for name in BEHAVIOURS if getattr(config.data, name)), "expert")
     max_steps = max(30, config.environment.max_steps)
-    episode = collect(adapter, plan(tasks, {behaviour: 1}, config.data.seed), max_steps)[0]
-    steps = len(episode.steps)
+    episodes = collect(adapter, plan(tasks, {behaviour: 1}, config.data.seed), max_steps)
+    steps = sum(len(episode.steps) for episode in episodes)
     if behaviour != "expert":
         return ok(f"{environment}: {behaviour} play took {steps} steps. No expert plays (data.expert=0).")
-    if not episode.success:
+    unsolved = next((episode for episode in episodes if not episode.success), None)
+    if unsolved is not None:
         return wrong(
-            f"{environment}: the expert did not solve {tasks[0].id} ('{tasks[0].instruction}') in "
-            f"{steps} steps.",
+            f"{environment}: the expert did not solve {unsolved.task.id} ('{unsolved.task.instruction}') in "
+            f"{len(unsolved.steps)} steps.",
             "Expected success.",
             "Type `dreamgym check-environment` with the same config: it says which part of the contract the "
             "environment breaks.",
         )
-    return ok(f"{environment}: the expert solved '{tasks[0].instruction}' in {steps} steps.")
+    instructions = "', '".join(task.instruction for task in tasks)
+    return ok(f"{environment}: the expert solved '{instructions}' in {steps} steps.")
 
 
 def check_official_games(config: Config, _root: Path) -> CheckResult:
@@ -98,7 +107,7 @@ def check_official_games(config: Config, _root: Path) -> CheckResult:
 
 def check_browser(config: Config, _root: Path) -> CheckResult:
     """Check that Chromium starts; for WebArena also its packages, variables (WA_*), sites and evaluators."""
-    if config.environment.name != "browser":
+    if "browser" not in played_worlds(config):
         return ok(f"Not needed with environment.name={config.environment.name}.")
     from components.environments.browser.engine.chromium import find_chromium, read_version
     from components.environments.browser.engine.gym_tasks import require_types

@@ -160,12 +160,12 @@ def study(
         from components.evaluation.report.document_tables import text_around_table
         from flows.jobs.studies.method_config import chosen_methods
         from flows.jobs.studies.study import write_study
-        from flows.jobs.studies.study_methods import BASE
+        from flows.jobs.studies.study_methods import BASE, METHODS
 
         method_names = chosen_methods(settings, methods)
         seed_list = _parse_seeds(seeds)
         directory = cells or Path("docs/results") / (config.stem if config else "study")
-        base = against or next(iter(settings.study.methods), BASE)
+        base = against or next((name for name in settings.study.methods if name in METHODS), BASE)
         check_machine(workspace, figures, workspace / directory)
         if table:
             text_around_table(table, directory.name)  # refuses a file without the marks before hours of work

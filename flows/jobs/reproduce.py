@@ -2,7 +2,8 @@
 
     dreamgym reproduce 20260131-142530-9f3a
 
-No stage is reused. The clone itself, its data, its registry and its champion are not changed.
+No stage is reused. A run that went on from another one (`dreamgym next-round`) is repeated after that one.
+The clone itself, its data, its registry and its champion are not changed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +29,8 @@ from components.trajectories.dvc.experiment_commit import experiments
 from components.trajectories.dvc.versions import restore
 from flows.stages.snapshot_buffer import experiment_name
 
+JOBS = ("retrain", "next-round")
+"""Jobs whose runs can be repeated."""
 SECTIONS = ("packages", "machine")
 """Sections in which two runs can differ although code, data and config are the same."""
 FETCH = "Fetch the experiments' commits: git fetch origin 'refs/exps/*:refs/exps/*'"
@@ -85,9 +88,10 @@ def find_original(root: Path, what: str) -> tuple[Path, Manifest]:
         DataError: there is no such run, it is not finished, is of another job, or has no experiment commit.
     """
     directory, manifest = find_run_record(root, what)
-    if manifest.status != "finished" or manifest.flow != "retrain":
+    if manifest.status != "finished" or manifest.flow not in JOBS:
         problem = f"Run {manifest.run_id} is {manifest.status}, of the job {manifest.flow}."
-        raise DataError(problem, "Expected a finished run of `dreamgym retrain`.", "Name another one.")
+        expected = f"Expected a finished run of `dreamgym {'` or `'.join(JOBS)}`."
+        raise DataError(problem, expected, "Name another one.")
     if not manifest.data.experiment_commit:
         problem = f"Run {manifest.run_id} has no DVC experiment commit (tracking.dvc_experiment=false)."
         raise DataError(problem, "Without one its code is unknown.", "Name another run.")
@@ -198,26 +202,53 @@ def reproduce(
     """
     directory, manifest = find_original(root, what)
     show_changes(machine_changes(manifest, root))
+    repeated = _repeat(root, directory, manifest, report)
+    original_metrics = read_metrics(directory)
+    new_metrics = read_metrics(repeated)
+    compared = verdicts(original_metrics, new_metrics)
+    worktree = repeated.parents[1]
+    return Reproduction(manifest.run_id, worktree, compared, left_out(original_metrics, new_metrics))
+
+
+def _repeat(root: Path, directory: Path, manifest: Manifest, report: Callable[[str], None]) -> Path:
+    """Repeat a run, after the one that it went on from; return the directory of the new run."""
+    earlier = None
+    if manifest.continues:
+        report(f"Run {manifest.run_id} went on from {manifest.continues}, which is repeated first.")
+        earlier = _repeat(root, *find_original(root, manifest.continues), report)
     worktree = root / ".dreamgym" / "reproduced" / directory.name
     report(f"Checking out {manifest.data.experiment_commit[:12]} in {worktree} ...")
     _create_worktree(root, worktree, manifest.data.experiment_commit)
     report(f"Restoring data {manifest.data.dvc_in} ...")
     restore(worktree, manifest.data.version_in(), root)
+    if earlier is not None:
+        _take_over(root, earlier, worktree)
     report("Running (no stage is reused: it takes as long as the first time) ...")
-    repeated = _run_retrain(worktree, directory / "config.json")
-    original_metrics = read_metrics(directory)
-    new_metrics = read_metrics(repeated)
-    compared = verdicts(original_metrics, new_metrics)
-    return Reproduction(manifest.run_id, worktree, compared, left_out(original_metrics, new_metrics))
+    job = [manifest.flow, *([earlier.name] if earlier else [])]
+    return _run_job(worktree, job, directory / "config.json")
+
+
+def _take_over(root: Path, run: Path, worktree: Path) -> None:
+    """Move a repeated run with its stages to another worktree, and remove the one where it was made."""
+    source = run.parents[1]
+    (worktree / ".dreamgym").mkdir(exist_ok=True)
+    for path in (run.relative_to(source), Path(".dreamgym", "stages")):
+        (worktree / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(source / path, worktree / path)
+    _remove_worktree(root, source)
 
 
 def _create_worktree(root: Path, worktree: Path, commit: str) -> None:
     """Check out `commit` in a new worktree; one that an earlier attempt left is removed."""
     if worktree.exists():
-        _git(root, "worktree", "remove", "--force", str(worktree), check=False)
-        shutil.rmtree(worktree, ignore_errors=True)
+        _remove_worktree(root, worktree)
     _git(root, "worktree", "prune", check=False)
     _git(root, "worktree", "add", "--detach", str(worktree), commit)
+
+
+def _remove_worktree(root: Path, worktree: Path) -> None:
+    _git(root, "worktree", "remove", "--force", str(worktree), check=False)
+    shutil.rmtree(worktree, ignore_errors=True)
 
 
 def _git(root: Path, *arguments: str, check: bool = True) -> str:
@@ -230,8 +261,12 @@ def _git(root: Path, *arguments: str, check: bool = True) -> str:
     return process.stdout
 
 
-def _run_retrain(worktree: Path, config: Path) -> Path:
-    """Run `dreamgym retrain` with the code of the worktree; return the directory of its run."""
+def _run_job(worktree: Path, job: Sequence[str], config: Path) -> Path:
+    """Run a job with the code of the worktree; return the directory of its run.
+
+    Args:
+        job: verb of the command and its arguments.
+    """
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -247,7 +282,7 @@ def _run_retrain(worktree: Path, config: Path) -> Path:
         sys.executable,
         "-c",
         program,
-        "retrain",
+        *job,
         "--config",
         str(config),
         "--root",
@@ -266,5 +301,4 @@ def _run_retrain(worktree: Path, config: Path) -> Path:
 
 def discard(root: Path, reproduction: Reproduction) -> None:
     """Remove the worktree of a repeated run."""
-    _git(root, "worktree", "remove", "--force", str(reproduction.worktree), check=False)
-    shutil.rmtree(reproduction.worktree, ignore_errors=True)
+    _remove_worktree(root, reproduction.worktree)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 
 from components.config import load_config
 from components.environments import adapter_modules, make_adapter
-from components.environments.mixed.tasks import mixed_task, own_task
+from components.environments.mixed.adapter import adapter_of
+from components.environments.mixed.tasks import mixed_task, own_task, own_trajectory
+from components.environments.validation_split import apart_from, draw_validation_tasks
 from components.errors import ConfigError, DataError, EnvironmentFailure
-from components.records import Trajectory
+from components.experience.tasks.task_feasibility import task_feasibility
+from components.records import Task, Trajectory
 from components.trajectories.recording import collect, plan
 
 MIXED = {
@@ -63,12 +70,36 @@ def test_each_row_is_played_in_its_own_world_and_counted_in_one_budget(adapter):
 def test_a_world_is_asked_about_its_own_episodes_alone(adapter):
     tasks = adapter.tasks("train", 2, 1)
     for task, kind in zip(tasks, ("own", "webshop"), strict=True):
+        own = make_adapter(environment()).adapters[kind].facts(own_trajectory(Trajectory(task)))
         facts = adapter.facts(Trajectory(task))
-        assert facts and all(fact[0].startswith(f"{kind}: ") for fact in facts)
+        assert facts == own and {fact.world for fact in facts} == {kind}
+        assert pickle.loads(pickle.dumps(facts)) == facts
         assert not any(adapter.contradicts(fact, facts) for fact in facts)
-    assert adapter.facts(Trajectory(tasks[0])).isdisjoint(adapter.facts(Trajectory(tasks[1])))
     assert adapter.refused("Nothing happens.") and not adapter.refused("Box 1: empty.")
     assert adapter.feasible(tasks[0]) == ""
+
+
+def test_a_draw_of_validation_tasks_has_an_equal_share_of_each_world(adapter):
+    recorded = [*adapter.tasks("train", 30, 0), *adapter.tasks("test", 10, 0)]
+    drawn = draw_validation_tasks(adapter, 9, 7, recorded)
+    assert Counter(task.family for task in drawn) == {"own": 5, "webshop": 4}
+    assert not {task.id for task in drawn} & {task.id for task in recorded}
+
+
+def test_tasks_without_a_spec_are_told_apart_by_their_id():
+    tasks = [mixed_task(Task(f"own/{n}", "own", "test", f"take {n}", "Boxes.")) for n in range(4)]
+    assert apart_from(tasks[2:], tasks[:2]) == tasks[2:]
+    assert own_task(tasks[0]).spec == "{}"
+
+
+def test_a_world_without_knowledge_of_its_variations_learns_it_from_its_own_tasks(adapter):
+    tasks = adapter.tasks("train", 40, 0)
+    feasible = task_feasibility(adapter, tasks)
+    first, second = (task for task in tasks[:4] if task.family == "own")
+    varied = replace(first, instruction=second.instruction, parent=first.id)
+    assert adapter.feasible(varied) != "" and feasible(varied) == ""
+    assert feasible(replace(first, instruction="i want a vegan body lotion", parent=first.id)) != ""
+    assert adapter_of(adapter, tasks[1]).name == "webshop"
 
 
 def test_its_identity_is_that_of_all_its_worlds():

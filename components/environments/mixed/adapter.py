@@ -23,6 +23,22 @@ from components.environments.validation_split import require_split, splits_of
 from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 
 
+class WorldFact(tuple[str, ...]):
+    """A fact that knows which world it is about; it equals the same fact without a world."""
+
+    world: str
+
+    def __new__(cls, fact: Fact, world: str) -> WorldFact:
+        """Return the fact of a world."""
+        own = super().__new__(cls, fact)
+        own.world = world
+        return own
+
+    def __getnewargs__(self) -> tuple[Fact, str]:
+        """Return what a copy or a pickled fact is made of."""
+        return tuple(self), self.world
+
+
 class MixedAdapter(Adapter):
     """What the adapters of several worlds know together.
 
@@ -70,7 +86,7 @@ class MixedAdapter(Adapter):
         return lambda trajectory, admissible: play(own_trajectory(trajectory), admissible)
 
     def well_formed(self, action: str) -> bool:
-        """Return True if `action` follows the grammar of one of the worlds."""
+        """Return True if `action` follows the grammar of one of the worlds; it does not say of which."""
         return any(adapter.well_formed(action) for adapter in self._adapters.values())
 
     def refused(self, next_state: str) -> bool:
@@ -94,22 +110,14 @@ class MixedAdapter(Adapter):
         return self._of(trajectory.task).reason(own_trajectory(trajectory), action, next_state, reward)
 
     def facts(self, trajectory: Trajectory) -> set[Fact]:
-        """Return the facts of the task's world, each with the world's name before its kind."""
+        """Return the facts of the task's world, each of which knows its world."""
         world = own_task(trajectory.task).environment
-        return {
-            (f"{world}: {kind}", *values)
-            for kind, *values in self._adapters[world].facts(own_trajectory(trajectory))
-        }
+        return {WorldFact(fact, world) for fact in self._adapters[world].facts(own_trajectory(trajectory))}
 
     def contradicts(self, claim: Fact, truth: set[Fact]) -> bool:
         """Return True if the claim's world says that `truth` denies it."""
-        world, _, kind = claim[0].partition(": ")
-        own_truth = {
-            (own_kind, *values)
-            for of_world, _, own_kind, values in ((*fact[0].partition(": "), fact[1:]) for fact in truth)
-            if of_world == world
-        }
-        return self._adapters[world].contradicts((kind, *claim[1:]), own_truth)
+        assert isinstance(claim, WorldFact)
+        return self._adapters[claim.world].contradicts(claim, truth)
 
     def contradiction(self, trajectory: Trajectory, next_state: str) -> str:
         """Return what the task's world objects to."""
@@ -143,8 +151,18 @@ class MixedAdapter(Adapter):
         """Return why its world cannot solve the generated task; empty if it can."""
         return self._of(task).feasible(own_task(task))
 
+    @property
+    def adapters(self) -> Mapping[str, Adapter]:
+        """Name of a world -> its adapter."""
+        return self._adapters
+
     def _of(self, task: Task) -> Adapter:
         return self._adapters[own_task(task).environment]
 
     def _of_all(self, text: Callable[[Adapter], str], separator: str) -> str:
         return separator.join(dict.fromkeys(filter(None, map(text, self._adapters.values()))))
+
+
+def adapter_of(adapter: Adapter, task: Task) -> Adapter:
+    """Return the adapter of the task's world: `adapter` itself if it is that of a single world."""
+    return adapter.adapters[own_task(task).environment] if isinstance(adapter, MixedAdapter) else adapter

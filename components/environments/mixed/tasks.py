@@ -19,6 +19,8 @@ _PREFIX = f"{NAME}/"
 def mixed_task(task: Task) -> Task:
     """Return a world's own task as one of all worlds together."""
     spec = {"family": task.family, "spec": task.spec, "world": task.environment}
+    if task.spec == "{}":
+        spec["id"] = task.id  # the id is all that tells its world's tasks apart
     return replace(
         task,
         id=_PREFIX + task.id,

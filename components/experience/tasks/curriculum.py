@@ -36,6 +36,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from components.config import CurriculumConfig
+from components.environments.mixed.tasks import NAME as MIXED
 from components.experience.tasks.success_posterior import SuccessPosterior
 from components.records import VARIED, Task
 
@@ -205,7 +206,10 @@ class Curriculum:
         """The task of `instruction` in the room of `parent`; a variation of a variation keeps the root."""
         root = parent.parent or parent.id
         digest = hashlib.sha256(f"{root}\n{instruction}".encode()).hexdigest()[:10]
-        return replace(parent, id=f"{root}{VARIED}{digest}", instruction=instruction, parent=root, family="")
+        family = parent.family if parent.environment == MIXED else ""  # there it is the world
+        return replace(
+            parent, id=f"{root}{VARIED}{digest}", instruction=instruction, parent=root, family=family
+        )
 
     def _refusal_reason(self, task: Task) -> str:
         """Why a candidate is refused; "" if it is valid."""

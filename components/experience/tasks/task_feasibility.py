@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from components.environments.capabilities import Adapter, own_members
+from components.environments.mixed.adapter import MixedAdapter
+from components.environments.mixed.tasks import own_task
 from components.records import Task
 
 ALWAYS_SHOWN = 0.95
@@ -46,7 +48,17 @@ class LearntFeasibility:
 
 
 def task_feasibility(adapter: Adapter, tasks: Sequence[Task]) -> Callable[[Task], str]:
-    """The adapter's own knowledge of what can be done, or what the recorded `tasks` teach in its place."""
+    """The adapter's own knowledge of what can be done, or what the recorded `tasks` teach in its place.
+
+    In a mixture of worlds, each world's own.
+    """
+    if isinstance(adapter, MixedAdapter):
+        own_tasks = [own_task(task) for task in tasks]
+        of_world = {
+            name: task_feasibility(own, [task for task in own_tasks if task.environment == name])
+            for name, own in adapter.adapters.items()
+        }
+        return lambda task: of_world[own_task(task).environment](own_task(task))
     return adapter.feasible if "feasible" in own_members(adapter) else LearntFeasibility(tasks)
 
 

@@ -203,7 +203,7 @@ class Loop:
         )
         rollouts = played.rollouts
         if played.policy is not self.policy:
-            self.policy.tokens += sum(rollout.token_count for rollout in rollouts)
+            self.policy.tokens += played.tokens
         self.state.interactions += played.interactions
         further_figures = (on_rollouts(self.state.iteration, rollouts) if on_rollouts else None) or {}
         groups = self._training_groups(rollouts)

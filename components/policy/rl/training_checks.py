@@ -116,5 +116,5 @@ def check_partner(engine: str) -> None:
             f"rl.algorithm.cross_policy_share is set, and the engine of this machine is {engine}, which "
             "holds one policy.",
             "Expected the engine kept-cache with it.",
-            "Set rl.dream.algorithm.cross_policy_share=0, or engine=kept-cache.",
+            "Set rl.algorithm.cross_policy_share=0, or engine=kept-cache.",
         )

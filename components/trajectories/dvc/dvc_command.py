@@ -44,7 +44,7 @@ _REFUSED_MESSAGES = (
     "Forbidden",
     "Unable to locate credentials",
 )
-"""Texts in the errors of DVC's S3 remotes if the credentials are missing, wrong or expired."""
+"""Texts in the errors of DVC's remotes if the credentials are missing, wrong or expired."""
 _DISK_FULL_MESSAGES = ("No space left on device", "Disk quota exceeded")
 _CHECKOUT_FAILED_MESSAGE = "Checkout failed for following targets"
 
@@ -165,12 +165,12 @@ def command_error(root: Path, command: str, stderr: str, size: int = 0) -> Dream
             next_step="Free some space (`dvc gc --workspace --all-experiments` removes versions that no run "
             "made) and type the same again.",
         )
-    if any(words in stderr for words in _REFUSED_MESSAGES):
+    if is_refused(stderr):
         return DataError(
             f"The remote refused the credentials of `dvc {command}`: {reason_of(stderr)}",
             "Expected some that may read and write there, and that have not expired.",
-            "Renew them (the variables AWS_*, or ~/.aws/credentials), then type the same again: what was "
-            "transferred stays there.",
+            "Renew them (of an s3:// remote: the variables AWS_*, or ~/.aws/credentials), then type the same "
+            "again: what was transferred stays there.",
         )
     error_type = ServiceUnreachable if is_unreachable(stderr) else DataError
     return error_type(
@@ -182,6 +182,12 @@ def command_error(root: Path, command: str, stderr: str, size: int = 0) -> Dream
 def disk_is_full(stderr: str) -> bool:
     """True if a command ended because the disk is full."""
     return any(words in stderr for words in _DISK_FULL_MESSAGES)
+
+
+def is_refused(stderr: str) -> bool:
+    """True if a command ended because a remote refused its credentials."""
+    errors = [line for line in stderr.splitlines() if line.startswith("ERROR: ")]
+    return any(words in line for line in errors for words in _REFUSED_MESSAGES)
 
 
 def is_unreachable(message: str) -> bool:

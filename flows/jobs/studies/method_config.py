@@ -54,7 +54,7 @@ def chosen_methods(config: Config, names: str) -> list[str]:
         name, other = next(iter(same.items()))
         raise ConfigError(
             f"The method {name} is {other} with this config: it changes nothing.",
-            next_step=f"Leave {', '.join(same)} out of --methods.",
+            next_step=f"Leave {', '.join(same)} out of the methods.",
         )
     return [name for name in METHODS if name in candidates and name not in same]
 

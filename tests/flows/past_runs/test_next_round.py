@@ -115,3 +115,12 @@ def test_a_round_needs_a_finished_run_that_met_reality(clone, first, second):
         + second.costs.real_interactions
         + second.costs.check_interactions
     )
+
+
+def test_a_round_is_reproduced_after_the_round_that_it_went_on_from(clone, first, second):
+    code, output, _ = run(clone, verb=("reproduce", second.run_id), small=False)
+    assert code == 0, output
+    assert f"went on from {first.run_id}, which is repeated first" in output
+    counted = output.splitlines()[-1]
+    assert counted.endswith(" metrics equal.") and "," not in counted
+    assert not (clone / ".dreamgym" / "reproduced" / first.run_id).exists()

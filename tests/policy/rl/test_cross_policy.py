@@ -8,8 +8,8 @@ from builders import VOCABULARY, make_model
 from policy.rl.loop_builders import TASKS, Rewarding, even_rows, make_loop
 from pydantic import ValidationError
 
-from components.config import DreamRLConfig
-from components.errors import TrainingError
+from components.config import DreamRLConfig, load_config
+from components.errors import ConfigError, TrainingError
 from components.policy.policy import Policy
 from components.policy.rl.log_probabilities import score_without_gradients
 from components.policy.rl.training_checks import check_partner
@@ -107,6 +107,11 @@ def test_the_loop_corrects_for_the_partner_and_resumes_exactly(tmp_path):
 def test_what_cannot_be_combined_is_refused():
     with pytest.raises(ValidationError, match="expected one of them to be 0"):
         DreamRLConfig(staleness=1, algorithm={"type": "grpo", "cross_policy_share": 0.2})
+    with pytest.raises(ValidationError, match="replies of the initial policy"):
+        DreamRLConfig(algorithm={"type": "grpo", "cross_policy_share": 0.2, "step_credit": "istar"})
+    overrides = ["engine=vllm-server", "vllm.servers=[http://x]", "rl.algorithm.cross_policy_share=0.2"]
+    with pytest.raises(ConfigError, match="cross_policy_share with engine vllm-server"):
+        load_config(None, overrides)
     with pytest.raises(TrainingError, match=r"engine of this machine is vllm, which holds one policy"):
         check_partner("vllm")
     check_partner("kept-cache")

@@ -6,8 +6,9 @@
 
 A family whose episodes are long, or whose groups often differ, would otherwise outweigh the others.
 
-Deviation from the paper: it normalises within each environment of a training in several; here a family of
-tasks of one world takes that place.
+The paper normalises within each environment of a training in several. So does this with several worlds
+(`environment.name=mixed`), whose families are the worlds; in a single world a family of its tasks takes that
+place.
 """
 
 from __future__ import annotations

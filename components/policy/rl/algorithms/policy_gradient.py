@@ -140,7 +140,8 @@ def kl_estimate(new: Tensor, reference: Tensor) -> Tensor:
 
     It is exp(d) - d - 1 with d = reference - new: unbiased on-policy and never negative (Schulman 2020,
     "Approximating KL divergence", k3; GRPO's Eq. 4). If the samples are older than `new`, DeepSeek-V3.2
-    weights it by the ratio. That is left out here, because the clip keeps the two policies close.
+    weights it by the ratio. That is left out here, because the clip keeps the two policies close. With
+    `cross_policy_share` some samples are the reference's own, and the estimate is biased.
 
     Args:
         new: [n], log-probabilities in nats.

@@ -46,7 +46,7 @@ def remembered_iterations(finished: int, staleness: int) -> int:
 class Played:
     """Rollouts of an iteration, the steps in the world and the seconds that they took, and who played.
 
-    `staleness` is the number of updates of the trained policy since it played.
+    `staleness` is the number of updates of the trained policy since it played, `tokens` what it generated.
     """
 
     rollouts: list[Rollout]
@@ -54,6 +54,7 @@ class Played:
     seconds: float
     policy: Policy
     staleness: int = 0
+    tokens: int = 0
 
 
 @dataclass
@@ -100,14 +101,16 @@ class RolloutSource:
         """Return the rollouts of an iteration: those that were begun, or new ones of `acting_policy()`."""
         if not self._ahead:
             policy, rows = acting_policy(), self._rows(self._draw(iteration))
-            started = time.monotonic()
+            started, tokens = time.monotonic(), policy.tokens
             batch = self._player.play(policy, rows, **self._options(iteration))
-            return Played(batch.rollouts, batch.interactions, time.monotonic() - started, policy)
+            seconds, tokens = time.monotonic() - started, policy.tokens - tokens
+            return Played(batch.rollouts, batch.interactions, seconds, policy, tokens=tokens)
         ahead = self._ahead[0]
         batch = ahead.take()
         self._ahead.popleft()
         staleness = iteration - ahead.updates
-        return Played(batch.rollouts, batch.interactions, batch.seconds, ahead.policy, staleness)
+        tokens = ahead.policy.tokens
+        return Played(batch.rollouts, batch.interactions, batch.seconds, ahead.policy, staleness, tokens)
 
     def missing(self, iteration: int, staleness: int) -> list[int]:
         """Return the iterations whose rollouts are to be begun during `iteration`."""
