@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
 from fidelity_tables import fidelity, fidelity_data, fidelity_parts  # noqa: E402
+from method_table import methods, studied  # noqa: E402
 from readme_table import readme_results  # noqa: E402
 from result_files import ROOT  # noqa: E402
 from smollm2_table import smollm2, smollm2_kinds, smollm2_parts  # noqa: E402
@@ -29,7 +30,7 @@ from components.evaluation.report.document_tables import insert_table, table_mar
 TABLES: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"results": readme_results},
     "docs/results.md": {
-        "study-logs-only": lambda: study("study-logs-only", "clone-successes"),
+        "study-logs-only": lambda: study("study-logs-only", "clone-successes", studied("study-logs-only")),
         "study-weak": lambda: study("study-weak", "clone-successes"),
     },
     "docs/all-tables.md": {
@@ -48,9 +49,10 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
         "fidelity-data": fidelity_data,
         "smollm2-kinds": smollm2_kinds,
     },
+    "docs/results/methods.md": {"methods": lambda: methods("methods", "study-logs-only")},
     "docs/experiments/smollm2.md": {"smollm2": smollm2, "smollm2-parts": smollm2_parts},
     "docs/experiments/dreams-from-weak-logs.md": {
-        "seeds": lambda: seeds("study-logs-only", "clone-successes")
+        "seeds": lambda: seeds("study-logs-only", "clone-successes", studied("study-logs-only"))
     },
     "docs/experiments/foreign-worlds.md": {
         "worlds-babyai": lambda: study("worlds-babyai", "clone-successes"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from result_files import SUCCESS, Metrics, interval, read_cells, read_metrics, table, with_count
 
+from components.evaluation.study.cells import Cell
 from components.evaluation.study.seed_table import seed_table
 from components.evaluation.study.study_results import summarise
 from components.evaluation.study.study_table import study_table
@@ -11,15 +14,23 @@ from components.evaluation.study.transfer_table import transfer_table
 from flows.jobs.studies.study_methods import BASE, bases_against
 
 
-def study(name: str, against: str = BASE) -> str:
-    """Return the table that `dreamgym study --finished --against AGAINST` makes of the same cells."""
-    cells, bases = read_cells(name), bases_against(against)
+def study(name: str, against: str = BASE, methods: Sequence[str] = ()) -> str:
+    """Return the table that `dreamgym study --finished --against AGAINST` makes of the same cells.
+
+    Args:
+        methods: whose cells; empty: all that are there.
+    """
+    cells, bases = _cells(name, methods), bases_against(against)
     return study_table(summarise(cells, against, bases), cells, against, bases)
 
 
-def seeds(name: str, against: str) -> str:
-    """Return the differences within each seed of a study."""
-    return seed_table(read_cells(name), against, bases_against(against))
+def seeds(name: str, against: str, methods: Sequence[str] = ()) -> str:
+    """Return the differences within each seed of a study. Args: methods: see `study`."""
+    return seed_table(_cells(name, methods), against, bases_against(against))
+
+
+def _cells(name: str, methods: Sequence[str]) -> dict[str, list[Cell]]:
+    return {method: own for method, own in read_cells(name).items() if method in methods or not methods}
 
 
 def families() -> str:
