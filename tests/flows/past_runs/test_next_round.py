@@ -117,6 +117,7 @@ def test_a_round_needs_a_finished_run_that_met_reality(clone, first, second):
     )
 
 
+@pytest.mark.slow  # it makes both runs again: some five minutes
 def test_a_round_is_reproduced_after_the_round_that_it_went_on_from(clone, first, second):
     code, output, _ = run(clone, verb=("reproduce", second.run_id), small=False)
     assert code == 0, output
