@@ -212,6 +212,18 @@ METHODS: dict[str, Method] = {
         needs_chat_model=True,
         base="clone-successes",
     ),
+    "successes-grpo": _in_dream(
+        "the dream, from the clone of the successes", changes={"cloning": {"only_successes": True}}
+    ),
+    **{
+        f"{name}-grpo": Method(
+            f"GRPO in the dream, from the clone after Early Experience ({name.replace('-', ' ')})",
+            dream="grpo",
+            changes={"cloning": {"early_experience": name.replace("-", "_"), "only_successes": True}},
+            base="successes-grpo",
+        )
+        for name in ("world-modelling", "self-reflection")
+    },
     "dream-ppo": Method("PPO in the dream", dream="ppo"),
     "dream-rft": Method("RFT in the dream", dream="rft"),
     "s2r-grpo": Method("GRPO in the dream, then in reality", dream="grpo", real="grpo"),
