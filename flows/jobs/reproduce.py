@@ -14,9 +14,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from components.errors import PROMOTION_REFUSED, DataError, TrackingError
 from components.evaluation.metrics.reproduction import MetricVerdict, left_out, verdicts
@@ -31,6 +32,8 @@ from flows.stages.snapshot_buffer import experiment_name
 
 JOBS = ("retrain", "next-round")
 """Jobs whose runs can be repeated."""
+MODEL_PATHS = (("backbone", "path"), ("experience_model", "path"), ("retrieval", "encoder_path"))
+"""Sections and keys of the config that may name a model by its path."""
 SECTIONS = ("packages", "machine")
 """Sections in which two runs can differ although code, data and config are the same."""
 FETCH = "Fetch the experiments' commits: git fetch origin 'refs/exps/*:refs/exps/*'"
@@ -221,11 +224,30 @@ def _repeat(root: Path, directory: Path, manifest: Manifest, report: Callable[[s
     _create_worktree(root, worktree, manifest.data.experiment_commit)
     report(f"Restoring data {manifest.data.dvc_in} ...")
     restore(worktree, manifest.data.version_in(), root)
+    for path in _link_models(root, worktree, manifest.config):
+        report(f"Using {path} of this clone.")
     if earlier is not None:
         _take_over(root, earlier, worktree)
     report("Running (no stage is reused: it takes as long as the first time) ...")
     job = [manifest.flow, *([earlier.name] if earlier else [])]
     return _run_job(worktree, job, directory / "config.json")
+
+
+def _link_models(root: Path, worktree: Path, config: Mapping[str, Any]) -> list[str]:
+    """Link models that the config names by a path in the repository, and return their paths.
+
+    They are no part of a commit or of the data: the worktree has none.
+    """
+    named = [config.get(section, {}).get(key, "") for section, key in MODEL_PATHS]
+    missing = [
+        path
+        for path in dict.fromkeys(named)
+        if path and not Path(path).is_absolute() and (root / path).exists() and not (worktree / path).exists()
+    ]
+    for path in missing:
+        (worktree / path).parent.mkdir(parents=True, exist_ok=True)
+        (worktree / path).symlink_to((root / path).resolve(), target_is_directory=(root / path).is_dir())
+    return missing
 
 
 def _take_over(root: Path, run: Path, worktree: Path) -> None:
