@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
 from fidelity_tables import fidelity, fidelity_data, fidelity_parts  # noqa: E402
+from fidelity_transfer import fidelity_transfer  # noqa: E402
 from method_table import methods, studied  # noqa: E402
 from readme_table import readme_results  # noqa: E402
 from result_files import ROOT  # noqa: E402
@@ -54,6 +55,7 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
     "docs/experiments/dreams-from-weak-logs.md": {
         "seeds": lambda: seeds("study-logs-only", "clone-successes", studied("study-logs-only"))
     },
+    "docs/experiments/fidelity-and-transfer.md": {"fidelity-transfer": fidelity_transfer},
     "docs/experiments/foreign-worlds.md": {
         "worlds-babyai": lambda: study("worlds-babyai", "clone-successes"),
         "worlds-fidelity": world_fidelity,

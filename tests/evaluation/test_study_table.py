@@ -44,7 +44,7 @@ def test_the_study_table_is_inserted_into_a_document(tmp_path):
         [part.strip() for part in line[1:-1].split("|")] for line in lines.splitlines()
     )
     assert third[:2] == ["gone", "no finished cell"] and len(third) == len(head)
-    problems = "- `gone`, seed 0, crashed: TrainingError: the loss is nan\n- no cell for seed 1: `gone`"
+    problems = "- `gone`, seed 0, crashed: TrainingError: the loss is nan\n- no cell: `gone` for seed 1"
     assert below == f"{problems}\n\nCommit: abcdef0 (2 cells)."
     assert head[3] == "difference from base (paired)" and len(head) == len(first) == len(second)
     assert first[0] == "base" and first[2:5] == ["0.500; 1.000", "", ""] and first[-1] == "2 of 2, 20, 1.00"

@@ -44,21 +44,34 @@ def measures_against_success(cells: Cells) -> dict[str, Estimate]:
     A dream is drawn with all its seeds, which share its data.
     """
     grades = _finished(cells)
-    correlations = {}
-    for measure in MEASURES:
-        points = [_points(own, measure) for own in grades.values()]
-        points = [own for own in points if own]
-        count = sum(map(len, points))
-        if count < MIN_CELLS:
-            continue
-        rng = random.Random(0)
-        drawn = [_rank_correlation(rng.choices(points, k=len(points))) for _ in range(DRAWS)]
-        kept = sorted(value for value in drawn if not math.isnan(value))
-        value = _rank_correlation(points)
-        if kept and not math.isnan(value):
-            low, high = (kept[round(share * (len(kept) - 1))] for share in (0.025, 0.975))
-            correlations[f"spearman/{measure}"] = Estimate(value, count, low, high)
-    return correlations
+    correlations = {
+        f"spearman/{measure}": correlation_with_success([_points(own, measure) for own in grades.values()])
+        for measure in MEASURES
+    }
+    return {name: found for name, found in correlations.items() if found is not None}
+
+
+def correlation_with_success(dreams: Sequence[Sequence[tuple[float, float]]]) -> Estimate | None:
+    """Return Spearman's rank correlation, with a 95 % bootstrap interval over the dreams.
+
+    Args:
+        dreams: (measure, success) of each dream's cells, which are drawn together.
+
+    Returns:
+        None if there are fewer than `MIN_CELLS` cells, or one side has a single value.
+    """
+    points = [own for own in dreams if own]
+    count = sum(map(len, points))
+    if count < MIN_CELLS:
+        return None
+    rng = random.Random(0)
+    drawn = [_rank_correlation(rng.choices(points, k=len(points))) for _ in range(DRAWS)]
+    kept = sorted(value for value in drawn if not math.isnan(value))
+    value = _rank_correlation(points)
+    if not kept or math.isnan(value):
+        return None
+    low, high = (kept[round(share * (len(kept) - 1))] for share in (0.025, 0.975))
+    return Estimate(value, count, low, high)
 
 
 def draw_graded_dreams(cells: Cells) -> Any:

@@ -69,7 +69,7 @@ def study_table(
 
 
 def _problem_lines(cells: Mapping[str, Sequence[Cell]]) -> list[str]:
-    """Return one line per crashed cell, then one per set of seeds that methods have no cell for."""
+    """Return one line per crashed cell, then one on the seeds that methods have no cell for."""
     every_cell = [cell for method_cells in cells.values() for cell in method_cells]
     lines = [
         f"- `{cell.method}`, seed {cell.seed}, crashed: {' '.join(cell.crash.split())}"
@@ -81,10 +81,12 @@ def _problem_lines(cells: Mapping[str, Sequence[Cell]]) -> list[str]:
     for name, method_cells in cells.items():
         if missing := tuple(sorted(seeds - {cell.seed for cell in method_cells})):
             lacking.setdefault(missing, []).append(f"`{name}`")
-    return lines + [
-        f"- no cell for seed {', '.join(map(str, missing))}: {', '.join(names)}"
-        for missing, names in lacking.items()
-    ]
+    if lacking:
+        parts = [
+            f"{', '.join(names)} for seed {', '.join(map(str, missing))}" for missing, names in lacking.items()
+        ]
+        lines.append(f"- no cell: {'; '.join(parts)}")
+    return lines
 
 
 def _row(name: str, metrics: Mapping[str, Estimate], cells: Sequence[Cell], base_prefix: str) -> list[str]:
