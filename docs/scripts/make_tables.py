@@ -18,6 +18,7 @@ sys.path[:0] = [str(Path(__file__).parents[2])]
 
 from fidelity_tables import fidelity, fidelity_data, fidelity_parts  # noqa: E402
 from fidelity_transfer import fidelity_transfer  # noqa: E402
+from knowledge_table import knowledge  # noqa: E402
 from method_table import methods, studied  # noqa: E402
 from readme_table import readme_results  # noqa: E402
 from result_files import ROOT  # noqa: E402
@@ -55,6 +56,7 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
     "docs/experiments/dreams-from-weak-logs.md": {
         "seeds": lambda: seeds("study-logs-only", "clone-successes", studied("study-logs-only"))
     },
+    "docs/experiments/no-knowledge.md": {"knowledge": knowledge},
     "docs/experiments/fidelity-and-transfer.md": {"fidelity-transfer": fidelity_transfer},
     "docs/experiments/foreign-worlds.md": {
         "worlds-babyai": lambda: study("worlds-babyai", "clone-successes"),

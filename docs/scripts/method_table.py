@@ -39,7 +39,7 @@ def methods(config: str, cells_of: str) -> str:
         base = DREAM if METHODS[name].dream and name != DREAM else names[0] if name != names[0] else ""
         success = [f"{_rate(own[seed]):.3f}" if seed in own else "" for seed in seeds]
         steps = sorted({cell.real_interactions for cell in own.values()})
-        differences = [_difference(own.get(seed), cells.get(base, {}).get(seed)) for seed in seeds]
+        differences = [difference(own.get(seed), cells.get(base, {}).get(seed)) for seed in seeds]
         rows.append(
             [
                 name,
@@ -57,7 +57,7 @@ def _rate(cell: Cell) -> float:
     return sum(cell.games[game] for game in games) / len(games)
 
 
-def _difference(cell: Cell | None, base: Cell | None) -> str:
+def difference(cell: Cell | None, base: Cell | None) -> str:
     """Return the difference, paired by game; its 95 % interval covers further games, not further seeds."""
     if cell is None or base is None:
         return ""
