@@ -209,7 +209,7 @@ def reproduce(
     original_metrics = read_metrics(directory)
     new_metrics = read_metrics(repeated)
     compared = verdicts(original_metrics, new_metrics)
-    worktree = repeated.parents[1]
+    worktree = _worktree_of(root, directory)
     return Reproduction(manifest.run_id, worktree, compared, left_out(original_metrics, new_metrics))
 
 
@@ -219,7 +219,7 @@ def _repeat(root: Path, directory: Path, manifest: Manifest, report: Callable[[s
     if manifest.continues:
         report(f"Run {manifest.run_id} went on from {manifest.continues}, which is repeated first.")
         earlier = _repeat(root, *find_original(root, manifest.continues), report)
-    worktree = root / ".dreamgym" / "reproduced" / directory.name
+    worktree = _worktree_of(root, directory)
     report(f"Checking out {manifest.data.experiment_commit[:12]} in {worktree} ...")
     _create_worktree(root, worktree, manifest.data.experiment_commit)
     report(f"Restoring data {manifest.data.dvc_in} ...")
@@ -231,6 +231,11 @@ def _repeat(root: Path, directory: Path, manifest: Manifest, report: Callable[[s
     report("Running (no stage is reused: it takes as long as the first time) ...")
     job = [manifest.flow, *([earlier.name] if earlier else [])]
     return _run_job(worktree, job, directory / "config.json")
+
+
+def _worktree_of(root: Path, directory: Path) -> Path:
+    """Return the worktree in which a run is repeated. Args: directory: of the run's record."""
+    return root / ".dreamgym" / "reproduced" / directory.name
 
 
 def _link_models(root: Path, worktree: Path, config: Mapping[str, Any]) -> list[str]:

@@ -83,7 +83,8 @@ def _problem_lines(cells: Mapping[str, Sequence[Cell]]) -> list[str]:
             lacking.setdefault(missing, []).append(f"`{name}`")
     if lacking:
         parts = [
-            f"{', '.join(names)} for seed {', '.join(map(str, missing))}" for missing, names in lacking.items()
+            f"{', '.join(names)} for seed {', '.join(map(str, missing))}"
+            for missing, names in lacking.items()
         ]
         lines.append(f"- no cell: {'; '.join(parts)}")
     return lines

@@ -63,7 +63,7 @@ def test_a_metric_that_is_not_reproduced_is_named_and_sets_the_exit_code(clone, 
     """Checkout and data are real. The original run replaces the repeated one, which the test above makes."""
     first = (clone / "runs" / "latest").resolve()
     shutil.copytree(first, clone.parent / "again")
-    monkeypatch.setattr("flows.jobs.reproduce._run_retrain", lambda place, config: clone.parent / "again")
+    monkeypatch.setattr("flows.jobs.reproduce._run_job", lambda place, job, config: clone.parent / "again")
     metrics = json.loads((first / "metrics.json").read_text())
     metrics["evaluate/refined/success_rate"]["value"] += 0.25
     (first / "metrics.json").write_text(json.dumps(metrics))
@@ -90,7 +90,8 @@ def test_a_fetched_commit_is_enough_to_reproduce_a_run_of_another_clone(clone, t
     shutil.copytree(first, tmp_path / "again")
     given = []
     monkeypatch.setattr(
-        "flows.jobs.reproduce._run_retrain", lambda place, config: given.append(config) or tmp_path / "again"
+        "flows.jobs.reproduce._run_job",
+        lambda place, job, config: given.append(config) or tmp_path / "again",
     )
 
     done = CliRunner().invoke(cli.app, ["reproduce", commit[:12], "--root", str(other)])
