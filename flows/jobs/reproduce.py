@@ -267,8 +267,7 @@ def _take_over(root: Path, run: Path, worktree: Path) -> None:
 
 def _create_worktree(root: Path, worktree: Path, commit: str) -> None:
     """Check out `commit` in a new worktree; one that an earlier attempt left is removed."""
-    if worktree.exists():
-        _remove_worktree(root, worktree)
+    _remove_worktree(root, worktree)
     _git(root, "worktree", "prune", check=False)
     _git(root, "worktree", "add", "--detach", str(worktree), commit)
 
