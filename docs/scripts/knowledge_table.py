@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from method_table import difference
 from result_files import interval, read_cells, table
 
 from components.evaluation.metrics.intervals import proportion
 from components.evaluation.study.cells import Cell
+from components.evaluation.study.seed_table import difference
 from components.evaluation.study.study_results import compared_games
 
 MEASURES = {

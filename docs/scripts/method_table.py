@@ -5,9 +5,7 @@ from __future__ import annotations
 from result_files import ROOT, read_cells, table
 
 from components.config import load_config
-from components.evaluation.metrics.paired_outcomes import paired_difference
-from components.evaluation.study.cells import Cell
-from components.evaluation.study.study_results import compared_games, require_same_games
+from components.evaluation.study.seed_table import difference
 from flows.jobs.studies.study_methods import DREAM, METHODS
 
 
@@ -37,7 +35,7 @@ def methods(config: str, cells_of: str) -> str:
     for name in order:
         own = cells.get(name, {})
         base = DREAM if METHODS[name].dream and name != DREAM else names[0] if name != names[0] else ""
-        success = [f"{_rate(own[seed]):.3f}" if seed in own else "" for seed in seeds]
+        success = [f"{own[seed].success:.3f}" if seed in own else "" for seed in seeds]
         steps = sorted({cell.real_interactions for cell in own.values()})
         differences = [difference(own.get(seed), cells.get(base, {}).get(seed)) for seed in seeds]
         rows.append(
@@ -50,18 +48,3 @@ def methods(config: str, cells_of: str) -> str:
             ]
         )
     return table([*head, *(f"difference, seed {seed}" for seed in seeds)], rows)
-
-
-def _rate(cell: Cell) -> float:
-    games = compared_games(cell)
-    return sum(cell.games[game] for game in games) / len(games)
-
-
-def difference(cell: Cell | None, base: Cell | None) -> str:
-    """Return the difference, paired by game; its 95 % interval covers further games, not further seeds."""
-    if cell is None or base is None:
-        return ""
-    require_same_games(cell, base)
-    games = compared_games(cell)
-    found = paired_difference([cell.games[game] for game in games], [base.games[game] for game in games])
-    return f"{found.value:+.3f} ({found.low:+.3f} to {found.high:+.3f})"

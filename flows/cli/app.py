@@ -39,8 +39,8 @@ from flows.cli.command import (
     report_failures,
     show_progress,
 )
-from flows.cli.logs import prepare_refinement, prepare_run_on_logs
-from flows.cli.rounds import prepare_next_round
+from flows.cli.preparation.logs import prepare_refinement, prepare_run_on_logs
+from flows.cli.preparation.rounds import prepare_next_round
 from flows.printing.output import JsonFile, Output, VerbGroup, open_closed_streams, output
 
 if TYPE_CHECKING:

@@ -138,6 +138,6 @@ def show_config(
     with report_failures(debug):
         settings, _ = load_settings(config, overrides, root)
         from components.config import dump_config
-        from flows.cli.config_reference import describe_keys
+        from flows.cli.tables.config_reference import describe_keys
 
         typer.echo(describe_keys() if docs else dump_config(settings), nl=False)

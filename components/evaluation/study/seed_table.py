@@ -38,12 +38,16 @@ def seed_table(
             if name == base or not method_cells.keys() & base_cells.keys():
                 continue
             rows.append(
-                [name, base, *(_difference(method_cells.get(seed), base_cells.get(seed)) for seed in seeds)]
+                [name, base, *(difference(method_cells.get(seed), base_cells.get(seed)) for seed in seeds)]
             )
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _difference(cell: Cell | None, base: Cell | None) -> str:
+def difference(cell: Cell | None, base: Cell | None) -> str:
+    """Return the difference of two cells of a seed, paired by game; empty if one of them is missing.
+
+    Its 95 % interval covers further games, not further seeds.
+    """
     if cell is None or base is None:
         return ""
     require_same_games(cell, base)

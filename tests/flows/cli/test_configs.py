@@ -6,7 +6,7 @@ import pytest
 
 from components.config import Config, dump_config, load_config
 from components.errors import ConfigError
-from flows.cli.config_reference import describe_keys
+from flows.cli.tables.config_reference import describe_keys
 
 ROOT = Path(__file__).parents[3]
 MOST_KEYS = 227
