@@ -159,13 +159,6 @@ class MetaRewardingConfig(OptimiserStepsConfig):
     type: Literal["meta_rewarding"] = "meta_rewarding"
     beta: float = Field(0.1, gt=0, description="Strength of the reference policy.")
     judgements: int = Field(5, ge=2, description="Judgements of each episode.")
-    length_tolerance: float = Field(
-        0.0,
-        ge=0,
-        lt=0.5,
-        description="rho: how far below the best score the shortest episode may be chosen, and how far above "
-        "the worst the longest rejected, as a share of their distance.",
-    )
 
 
 def _type_of(value: Any) -> str:

@@ -42,6 +42,12 @@ class CloningConfig(Section):
         "actions, executed in the real environment. The adapter writes a self_reflection, the policy's own "
         "chat model an own_reflection. Needs experts or only_successes.",
     )
+    judged_episodes: int = Field(
+        0,
+        ge=0,
+        description="Logged episodes that a chat model also learns to judge, from their outcome: what "
+        "rl.algorithm.type=meta_rewarding starts from.",
+    )
     epochs: float = Field(
         8.0,
         gt=0,

@@ -54,6 +54,7 @@ def clone(
     *,
     world: Sequence[Example] = (),
     reflections: Sequence[Sequence[str]] = (),
+    lessons: Sequence[Example] = (),
     lora: LoraConfig = LoraConfig(),
     on_figures: OnFigures | None = None,
     on_world_figures: OnFigures | None = None,
@@ -67,6 +68,7 @@ def clone(
             for one epoch or `WORLD_SHARE` of all tokens, whichever is less.
         reflections: per demonstration, other thoughts; with them the demonstration becomes a second example.
             With these or `world` as many tokens are trained on as without: there are fewer epochs.
+        lessons: further examples of replies (`judging_lessons.py`), mixed with the demonstrations.
         lora: adapters that are trained instead of all weights.
         on_figures: called after each update on the demonstrations.
         on_world_figures: called after each update on `world`.
@@ -94,7 +96,7 @@ def clone(
         _train(policy, world, config, world_epochs, seed, world_checkpoint, on_world_figures, progress)
     if world or reflections:
         epochs = tokens / count_tokens(examples)
-    return _train(policy, examples, config, epochs, seed, checkpoint, on_figures, progress)
+    return _train(policy, [*examples, *lessons], config, epochs, seed, checkpoint, on_figures, progress)
 
 
 def count_tokens(examples: Sequence[Example]) -> int:

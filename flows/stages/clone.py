@@ -13,14 +13,16 @@ from components.config import Config
 from components.environments.capabilities import Adapter
 from components.evaluation.metrics.intervals import exact_value
 from components.language.threads import training
+from components.language.training.examples import Example
 from components.policy.behaviour_cloning import clone
 from components.policy.early_experience import explore, reflections, world_examples
+from components.policy.judging_lessons import judging_lessons
 from components.policy.own_reflections import own_reflections, require_conversations
 from components.policy.policy import Policy
 from components.records import Trajectory
 from flows.run.live_adapter import live_adapter
 from flows.run.pipeline_run import Run
-from flows.run.run_data import episodes_to_clone, families_config, policy_backbone
+from flows.run.run_data import episodes_to_clone, families_config, policy_backbone, training_episodes
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.training.system_turns import policy_system
 from flows.training_log import curve_logger, progress_logger, speed_metrics
@@ -54,6 +56,7 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
         text_format=config.backbone.format,
         system=policy_system(config),
     )
+    lessons = _judging_lessons(run, inputs["train"], policy)
     extra_examples, costs = _early_experience(config, adapter, policy, demonstrations)
     with training(config):
         record = clone(
@@ -63,6 +66,7 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
             config.seed,
             work / "checkpoint.pt",
             **extra_examples,
+            lessons=lessons,
             lora=config.lora,
             on_figures=curve_logger("clone", run.log_curves),
             on_world_figures=curve_logger("clone/world", run.log_curves),
@@ -80,6 +84,14 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
     metrics |= speed_metrics("clone", record)
     costs["tokens_trained"] = record.tokens
     return Outcome({"policy": "policy"}, metrics, {"clone/loss": record.losses}, costs=costs)
+
+
+def _judging_lessons(run: Run, train: Path, policy: Policy) -> list[Example]:
+    """Return the lessons of `cloning.judged_episodes`; none by default."""
+    count = run.config.cloning.judged_episodes
+    if not count:
+        return []
+    return judging_lessons(policy.text, training_episodes(run, train), count, run.config.seed)
 
 
 def _early_experience(

@@ -45,6 +45,9 @@ class AgentFormat(Protocol):
         thought; None if the format has no such conversations.
         """
 
+    def answer(self, text: str) -> list[int]:
+        """The tokens of a reply in words to a `question`; only where there are such conversations."""
+
     def parse(self, tokens: Sequence[int]) -> tuple[str, str]:
         """(thought, action) of generated tokens.
 

@@ -84,6 +84,10 @@ class ChatAgent:
         """See `AgentFormat`."""
         return self._vocabulary.begin(text) + list(self._vocabulary.reply_start)
 
+    def answer(self, text: str) -> list[int]:
+        """See `AgentFormat`."""
+        return self._vocabulary.reply(text)
+
     def parse(self, tokens: Sequence[int]) -> tuple[str, str]:
         """See `AgentFormat`."""
         text = self._vocabulary.reply_text(tokens)

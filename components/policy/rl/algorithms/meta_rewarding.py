@@ -5,7 +5,7 @@
     dreamgym retrain rl.algorithm.type=meta_rewarding backbone.path=models/smollm2
 
 1. Acting. Each episode of a task is judged `judgements` times; its score is the mean of their points. With
-   rho = `length_tolerance`: w is the shortest episode that scores at least (1 - rho) max + rho min, l the
+   rho = `LENGTH_TOLERANCE`: w is the shortest episode that scores at least (1 - rho) max + rho min, l the
    longest that scores at most (1 - rho) min + rho max.
 2. Judging. Of the episode whose judgements vary most, all ordered pairs of judgements are compared. w has the
    highest Elo, l the lowest (`self_judge.py`).
@@ -53,6 +53,10 @@ MAX_NEW_TOKENS = 96
 """Longest judgement in tokens."""
 ROWS = 64
 """Most judgements that are written at once."""
+LENGTH_TOLERANCE = 0.0
+"""rho: how far below the best score the shortest episode may be chosen, and how far above the worst the
+longest rejected, as a share of their distance.
+"""
 EQUAL = 1e-9
 """Difference of two Elo scores that counts as none."""
 
@@ -85,7 +89,7 @@ class MetaRewarding(PreferenceLoss):
     def training_samples(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[TrainingSample]:
         """Return pairs of episodes and pairs of judgements, with the reference's log-probabilities."""
         judged = self._judge(policy, groups)
-        acting = [pair for group in judged if (pair := acting_pair(group, self.options.length_tolerance))]
+        acting = [pair for group in judged if (pair := acting_pair(group, LENGTH_TOLERANCE))]
         disputed = [max(group, key=lambda one: one.dispute) for group in judged if group]
         judging = [pair for one in disputed if one.dispute and (pair := self._judging_pair(policy, one))]
         self._report = _judge_figures([one for group in judged for one in group])
