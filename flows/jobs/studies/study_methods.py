@@ -196,6 +196,12 @@ METHODS: dict[str, Method] = {
             (0, "never updated: offline"),
         )
     },
+    "dream-meta-rewarding": Method(
+        "Meta-Rewarding in the dream: the policy judges its episodes and its judgements",
+        dream="meta_rewarding",
+        needs_chat_model=True,
+        base=DREAM,
+    ),
     "clone-world-modelling": Method(
         "cloning after learning what alternatives to the demonstrated actions lead to (Early Experience)",
         changes={"cloning": {"early_experience": "world_modelling", "only_successes": True}},
