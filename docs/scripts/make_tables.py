@@ -18,10 +18,10 @@ sys.path[:0] = [str(Path(__file__).parents[2])]
 
 from fidelity_tables import fidelity, fidelity_data, fidelity_parts  # noqa: E402
 from fidelity_transfer import fidelity_transfer  # noqa: E402
-from knowledge_table import knowledge  # noqa: E402
 from method_table import methods, studied  # noqa: E402
 from readme_table import readme_results  # noqa: E402
 from result_files import ROOT  # noqa: E402
+from seed_rows import knowledge  # noqa: E402
 from smollm2_table import smollm2, smollm2_kinds, smollm2_parts  # noqa: E402
 from speed_tables import data_size, dream_speed, gpu_speed, profile, update_speed  # noqa: E402
 from study_tables import families, seeds, step_cost, study, transfer, watch  # noqa: E402
