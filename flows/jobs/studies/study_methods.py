@@ -143,6 +143,11 @@ METHODS: dict[str, Method] = {
     ),
     "ppo-real": Method("PPO in reality", real="ppo"),
     "rft-real": Method("RFT in reality", real="rft"),
+    "meta-rewarding-real": Method(
+        "Meta-Rewarding in reality: the policy judges its episodes and its judgements, no outcome is read",
+        real="meta_rewarding",
+        needs_chat_model=True,
+    ),
     "dream-grpo": Method("GRPO in the dream", dream="grpo"),
     "dream-plain-grpo": Method(
         "GRPO as in its paper, in the dream", dream="grpo", options=PLAIN, base="plain-grpo-real"
@@ -196,12 +201,6 @@ METHODS: dict[str, Method] = {
             (0, "never updated: offline"),
         )
     },
-    "dream-meta-rewarding": Method(
-        "Meta-Rewarding in the dream: the policy judges its episodes and its judgements",
-        dream="meta_rewarding",
-        needs_chat_model=True,
-        base=DREAM,
-    ),
     "clone-world-modelling": Method(
         "cloning after learning what alternatives to the demonstrated actions lead to (Early Experience)",
         changes={"cloning": {"early_experience": "world_modelling", "only_successes": True}},

@@ -190,7 +190,7 @@ def test_a_method_that_changes_nothing_is_left_out_or_refused():
         "no-verifier",
         "clone-weighted",
         "clone-own-reflection",
-        "dream-meta-rewarding",
+        "meta-rewarding-real",
         "dream-unanswered",
     }
     assert chosen_methods(config, "clone-own-reflection"), "who names it is told why it does not run"
@@ -200,7 +200,7 @@ def test_a_method_that_changes_nothing_is_left_out_or_refused():
     ):
         chosen_methods(config, "dream-grpo,no-verifier")
     checked = load_config(None, ["experience_model.grounded=true", "cloning.behaviours=[noisy]"])
-    left_out = {*GRADED, "dream-unanswered", "clone-own-reflection", "dream-meta-rewarding"}
+    left_out = {*GRADED, "dream-unanswered", "clone-own-reflection", "meta-rewarding-real"}
     changing = [name for name in METHODS if name not in left_out]
     assert chosen_methods(checked, "") == changing
     earlier = load_config(None, ["rl.dream.unanswered=left_out"])
