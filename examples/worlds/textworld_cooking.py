@@ -1,9 +1,9 @@
-"""The cooking games of TextWorld (package textworld): find an ingredient, prepare it as the recipe says, eat.
+"""The cooking games of TextWorld (package textworld) in one kitchen: read the recipe, cut a food, eat.
 
     dreamgym retrain --config examples/worlds/textworld_cooking.yaml
 
-Games, texts, admissible actions and best actions are the package's; its splits keep foods and preparations
-apart. A game is compiled when it is first needed (3 to 6 s) and kept in `FOLDER`.
+Games, texts, admissible actions and best actions are the package's. A game is compiled when it is first
+needed (2 s) and kept in `FOLDER`.
 """
 
 import random
@@ -15,14 +15,28 @@ import textworld
 from textworld.challenges import CHALLENGES
 
 from components.environments.protocol import Step
-from components.environments.text_world.python_world import PythonWorld, PythonWorldAdapter, TaskSpec
+from components.environments.text_world.python_world import (
+    ERROR_RATES,
+    PythonWorld,
+    PythonWorldAdapter,
+    TaskSpec,
+)
 from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 
 FOLDER = Path(".dreamgym/textworld")
-GAME = {"recipe": 1, "take": 1, "go": 6, "open": True, "cook": True, "cut": True, "drop": False}
-"""One ingredient that is to be found in six rooms, cut and cooked."""
-GAMES = {TRAIN: ("train", 2000), VALIDATION: ("valid", 500), TEST: ("test", 1000)}
-"""Split -> the package's split, and how many seeds it has here."""
+GAME = {
+    "recipe": 1,
+    "take": 1,
+    "go": 1,
+    "open": True,
+    "cook": False,
+    "cut": True,
+    "drop": False,
+    "split": None,
+}
+"""One ingredient, on a counter or in the closed fridge of one kitchen, to be cut as the cookbook says."""
+SEEDS = {TRAIN: range(2000), VALIDATION: range(2000, 3000), TEST: range(3000, 4000)}
+"""Split -> the seeds of its games; all draw from the package's whole list of foods."""
 TOLD = textworld.EnvInfos(
     feedback=True, description=True, objective=True, admissible_commands=True, policy_commands=True, won=True
 )
@@ -42,10 +56,10 @@ class Cooking(PythonWorld):
 
     game = None
 
-    def start(self, split: str, seed: int, **_: object) -> str:
-        """Return the description of the first room."""
+    def start(self, seed: int, **_: object) -> str:
+        """Return the description of the kitchen."""
         self.close()
-        self.game = textworld.start(str(compiled(split, seed)), request_infos=TOLD)
+        self.game = textworld.start(str(compiled(seed)), request_infos=TOLD)
         self.now = self.game.reset()
         self.admissible, self.instruction = self.now.admissible_commands, self.now.objective
         return plain(self.now.description)
@@ -66,12 +80,13 @@ class Cooking(PythonWorld):
 class CookingAdapter(PythonWorldAdapter):
     """All that the pipeline knows of cooking."""
 
-    world, refusals, splits = Cooking, REFUSALS, tuple(GAMES)
+    world, refusals, splits = Cooking, REFUSALS, tuple(SEEDS)
+    error_rates = {**ERROR_RATES, "noisy": 0.7}
+    """Logs as of a weak agent."""
 
     def specs(self, split: str) -> list[TaskSpec]:
-        """The games of the package's split."""
-        name, count = GAMES[split]
-        return [TaskSpec(f"{name}-{seed}", "", {"split": name, "seed": seed}) for seed in range(count)]
+        """The games of the split's seeds."""
+        return [TaskSpec(f"kitchen-{seed}", "", {"seed": seed}) for seed in SEEDS[split]]
 
     def mistakes(self, task: Task, rng: random.Random) -> list[str]:
         """Actions that are impossible or senseless in most places."""
@@ -91,18 +106,18 @@ class CookingAdapter(PythonWorldAdapter):
 
 
 def plain(text: str) -> str:
-    """The text before the prompt, in one line."""
-    return re.sub(r"\s+", " ", text.partition("\n>")[0].partition("Would you like to RESTART")[0]).strip()
+    """The text before the prompt and the final score, in one line."""
+    return re.sub(r"\s+", " ", text.partition("\n>")[0].partition("*** ")[0]).strip()
 
 
-def compiled(split: str, seed: int) -> Path:
+def compiled(seed: int) -> Path:
     """The file of a game, compiled if it is not there."""
-    path = FOLDER / f"cooking-{split}-{seed}.z8"
+    path = FOLDER / f"kitchen-{seed}.z8"
     if not path.is_file():
         _, make, _ = CHALLENGES["tw-cooking"]
         options = textworld.GameOptions()
         options.seeds = seed
-        game = make({**GAME, "split": split, "recipe_seed": seed}, options)
+        game = make({**GAME, "recipe_seed": seed}, options)
         FOLDER.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
             options.path = str(Path(folder) / path.name)
