@@ -31,7 +31,7 @@ class Cell:
         watched: one entry per check of the dream watch: (iteration, dreamed success rate, share of replayed
             dreamed successes that were confirmed).
         figures: further numbers by name: single-step fidelity, and means over the iterations of how many
-            episodes had a learning signal.
+            episodes had a learning signal; of a judge the first and the last iteration's.
         policy: content hash of the policy, empty in older cells.
         crash: error of a cell that did not finish.
     """

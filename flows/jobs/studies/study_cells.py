@@ -50,6 +50,8 @@ RL_CURVES = ("unparsable_episodes", "zero_variance_groups", "lessons")
 They are episodes without an answer of the dream, groups without variance, and episodes (DPO: pairs) trained
 on.
 """
+JUDGE_CURVES = ("judged_share", "judge_auc")
+"""Curves of Meta-Rewarding whose first and last values a cell records."""
 
 
 def cell_file(directory: Path, method: str, seed: int) -> Path:
@@ -202,7 +204,7 @@ def _dream_checks(stages: Sequence[StageResult]) -> list[list[float]]:
 
 
 def _mean_figures(run: Run, stages: Sequence[StageResult]) -> dict[str, float]:
-    """Return `Cell.figures`."""
+    """Return `Cell.figures`; a value that is not a number is left out."""
     figures: dict[str, float] = {}
     for stage_name, names in (("experience_model", FIDELITY_METRICS), ("check_dreamed", CHECK_METRICS)):
         metrics = run.results[stage_name].metrics if stage_name in run.results else {}
@@ -216,6 +218,12 @@ def _mean_figures(run: Run, stages: Sequence[StageResult]) -> dict[str, float]:
             f"{stage.name}/{name}": series_of(stage).get(f"{stage.name}/{name}", []) for name in RL_CURVES
         }
         figures |= {name: sum(values) / len(values) for name, values in curves.items() if values}
+        for name in JUDGE_CURVES:
+            known = [
+                value for value in series_of(stage).get(f"{stage.name}/{name}", []) if math.isfinite(value)
+            ]
+            if known:
+                figures |= {f"{stage.name}/{name}/first": known[0], f"{stage.name}/{name}/last": known[-1]}
     return figures
 
 
