@@ -18,6 +18,7 @@ def test_the_configs_are_there():
         "cpu",
         "gpu",
         "logs",
+        "meta-rewarding",
         "methods",
         "pretrain-browser",
         "pretrain-exercises",
