@@ -18,7 +18,6 @@ def test_the_configs_are_there():
         "cpu",
         "gpu",
         "logs",
-        "meta-rewarding",
         "methods",
         "pretrain-browser",
         "pretrain-exercises",
@@ -30,6 +29,7 @@ def test_the_configs_are_there():
         "smollm2-smoke",
         "smollm2",
         "study-logs-only",
+        "study-meta-rewarding",
         "study-weak-logs",
         "study",
     ]
