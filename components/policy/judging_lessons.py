@@ -46,7 +46,7 @@ def judging_lessons(
     each = min(count // 2, *map(len, outcomes)) or min(count, max(map(len, outcomes)))
     drawn = [one for kind in outcomes for one in rng.sample(kind, min(each, len(kind)))]
     lessons = []
-    for episode in drawn:
+    for episode in drawn[:count]:
         right, wrong = review(episode, episode.success), review(episode, not episode.success)
         lessons.append(_lesson(text, judge_prompt(text, episode), right))
         is_first = rng.random() < 0.5

@@ -66,6 +66,7 @@ def test_successes_and_failures_are_drawn_alike(policy):
     points = [Judgement([], Generation(), answers(policy, one)[1]).points for one in lessons[::2]]
     assert points == [5, 5, 1, 1]
     assert len(judging_lessons(policy.text, [episode(False)] * 3, 20, seed=0)) == 6, "of one outcome alone"
+    assert len(judging_lessons(policy.text, episodes, 1, seed=0)) == 2, "one episode"
 
 
 def test_a_small_vocabulary_cannot_judge():
