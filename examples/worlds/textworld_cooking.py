@@ -2,7 +2,8 @@
 
     dreamgym retrain --config examples/worlds/textworld_cooking.yaml
 
-Games, texts, admissible actions and best actions are the package's. A game is compiled when it is first
+Games, answers to actions, admissible actions and best actions are the package's. The room is told in the
+words of this file: the package's own description has a hundred more. A game is compiled when it is first
 needed (2 s) and kept in `FOLDER`.
 """
 
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import textworld
 from textworld.challenges import CHALLENGES
+from textworld.logic import Proposition
 
 from components.environments.protocol import Step
 from components.environments.text_world.python_world import (
@@ -38,8 +40,10 @@ GAME = {
 SEEDS = {TRAIN: range(2000), VALIDATION: range(2000, 3000), TEST: range(3000, 4000)}
 """Split -> the seeds of its games; all draw from the package's whole list of foods."""
 TOLD = textworld.EnvInfos(
-    feedback=True, description=True, objective=True, admissible_commands=True, policy_commands=True, won=True
+    feedback=True, facts=True, objective=True, admissible_commands=True, policy_commands=True, won=True
 )
+FURNITURE = ("c", "s", "oven", "stove")
+"""The package's kinds of things that hold others."""
 REFUSALS = (
     "You can't",
     "That's not",
@@ -62,13 +66,14 @@ class Cooking(PythonWorld):
         self.game = textworld.start(str(compiled(seed)), request_infos=TOLD)
         self.now = self.game.reset()
         self.admissible, self.instruction = self.now.admissible_commands, self.now.objective
-        return plain(self.now.description)
+        return described(self.now.facts)
 
     def act(self, action: str) -> Step:
         """Take one step; the score of a step is no reward, the won game is."""
         self.now, _, is_over = self.game.step(action)
         self.admissible = self.now.admissible_commands
-        return Step(plain(self.now.feedback), float(self.now.won), is_over)
+        state = described(self.now.facts) if action == "look" else plain(self.now.feedback)
+        return Step(state, float(self.now.won), is_over)
 
     def close(self) -> None:
         """End the interpreter."""
@@ -103,6 +108,26 @@ class CookingAdapter(PythonWorldAdapter):
         can_read = "examine cookbook" in world.admissible
         world.close()
         return "examine cookbook" if can_read and not has_read else best[0]
+
+
+def described(facts: list[Proposition]) -> str:
+    """What can be seen in the kitchen: each place with what is on or in it, and what is carried."""
+    places: dict[str, list[str]] = {}
+    shut = {fact.names[0] for fact in facts if fact.name == "closed"}
+    for fact in facts:
+        if fact.name in ("on", "in", "at") and fact.names[-1] != "RECIPE":
+            thing, place = fact.names
+            is_furniture = fact.arguments[0].type in FURNITURE
+            if is_furniture:
+                places.setdefault(thing, [])
+            elif place not in shut and thing != "P":
+                places.setdefault("floor" if fact.name == "at" else place, []).append(thing)
+    carried = places.pop("I", [])
+    told = [
+        f"{place}: {'closed' if place in shut else ', '.join(sorted(things)) or 'nothing'}"
+        for place, things in sorted(places.items())
+    ]
+    return f"Kitchen. {'; '.join(told)}. You carry {', '.join(sorted(carried)) or 'nothing'}."
 
 
 def plain(text: str) -> str:
