@@ -79,9 +79,9 @@ def logs_only_row() -> list[str]:
         "; ".join(
             f"{word} {linked(short(metrics[control][SUCCESS]), name)}"
             for word, control in (
-                ("not fine-tuned", "untrained-dream"),
+                ("not fine-tuned, two seeds", "untrained-dream"),
                 ("outcomes half wrong, one seed", "flipped-dream"),
-                ("swapped states, one seed", "swapped-dream"),
+                ("swapped states, two seeds", "swapped-dream"),
             )
         ),
     ]
