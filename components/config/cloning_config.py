@@ -45,8 +45,8 @@ class CloningConfig(Section):
     judged_episodes: int = Field(
         0,
         ge=0,
-        description="Logged episodes that a chat model also learns to judge, from their outcome: what "
-        "rl.algorithm.type=meta_rewarding starts from.",
+        description="Logged episodes that a chat model also learns to judge, from their outcome, as many "
+        "successes as failures: what rl.algorithm.type=meta_rewarding starts from.",
     )
     epochs: float = Field(
         8.0,

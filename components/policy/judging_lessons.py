@@ -23,14 +23,20 @@ from components.policy.rl.rewards.self_judge import comparison_prompt, judge_pro
 from components.records import Trajectory
 
 SUCCESS_POINTS, FAILURE_POINTS = 5, 1
+LESSONS_AN_EPISODE = 2
+"""A judgement and a comparison."""
 
 
 def judging_lessons(
-    text: AgentFormat, episodes: Sequence[Trajectory], count: int, seed: int
+    text: AgentFormat, episodes: Sequence[Trajectory], count: int, seed: int, longest: int
 ) -> list[Example]:
     """Return a judgement and a comparison of each of at most `count` episodes, drawn without replacement.
 
-    As many successes as failures are drawn, as far as there are any. Only the answers have a loss.
+    As many successes as failures are drawn: of each outcome as many as the rarer one has, if there are both.
+    Only the answers have a loss.
+
+    Args:
+        longest: most tokens of a lesson; an episode with a longer one is left out.
 
     Raises:
         ConfigError: the format has no questions in words.
@@ -47,14 +53,22 @@ def judging_lessons(
     drawn = [one for kind in outcomes for one in rng.sample(kind, min(each, len(kind)))]
     lessons = []
     for episode in drawn[:count]:
-        right, wrong = review(episode, episode.success), review(episode, not episode.success)
-        lessons.append(_lesson(text, judge_prompt(text, episode), right))
-        is_first = rng.random() < 0.5
-        shown = (right, wrong) if is_first else (wrong, right)
-        place, letter = ("first", "A") if is_first else ("second", "B")
-        answer = f"The {place} review tells the outcome right.\nBetter: {letter}"
-        lessons.append(_lesson(text, comparison_prompt(text, episode, *shown), answer))
+        own = _lessons_of(text, episode, rng)
+        lessons += own if all(len(one) <= longest for one in own) else []
     return lessons
+
+
+def _lessons_of(text: AgentFormat, episode: Trajectory, rng: random.Random) -> list[Example]:
+    """Return the judgement and the comparison."""
+    right, wrong = review(episode, episode.success), review(episode, not episode.success)
+    is_first = rng.random() < 0.5
+    shown = (right, wrong) if is_first else (wrong, right)
+    place, letter = ("first", "A") if is_first else ("second", "B")
+    answer = f"The {place} review tells the outcome right.\nBetter: {letter}"
+    return [
+        _lesson(text, judge_prompt(text, episode), right),
+        _lesson(text, comparison_prompt(text, episode, *shown), answer),
+    ]
 
 
 def review(episode: Trajectory, success: bool) -> str:

@@ -32,7 +32,7 @@ def _rows(cells: dict[str, list[Cell]], seeds: list[int]) -> str:
     rows = []
     for seed in seeds:
         named = {method: cell for method, group in cells.items() for cell in group if cell.seed == seed}
-        bases = [named["clone"], named["clone-successes"]]
+        bases = [named[name] for name in ("clone", "clone-successes")]
         for cell in named.values():
             games = compared_games(cell)
             rate = proportion(sum(cell.games[game] for game in games), len(games))

@@ -12,11 +12,12 @@ from prefect import get_run_logger
 from components.config import Config
 from components.environments.capabilities import Adapter
 from components.evaluation.metrics.intervals import exact_value
+from components.language.sequence_limits import longest_sequence
 from components.language.threads import training
 from components.language.training.examples import Example
 from components.policy.behaviour_cloning import clone
 from components.policy.early_experience import explore, reflections, world_examples
-from components.policy.judging_lessons import judging_lessons
+from components.policy.judging_lessons import LESSONS_AN_EPISODE, judging_lessons
 from components.policy.own_reflections import own_reflections, require_conversations
 from components.policy.policy import Policy
 from components.records import Trajectory
@@ -81,6 +82,8 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
         "clone/real_interactions": exact_value(costs["real_interactions"]),
     }
     metrics |= {f"clone/{name}": exact_value(costs.pop(name)) for name in REFLECTIONS if name in costs}
+    if config.cloning.judged_episodes:
+        metrics["clone/judged_episodes"] = exact_value(len(lessons) // LESSONS_AN_EPISODE)
     metrics |= speed_metrics("clone", record)
     costs["tokens_trained"] = record.tokens
     return Outcome({"policy": "policy"}, metrics, {"clone/loss": record.losses}, costs=costs)
@@ -91,7 +94,8 @@ def _judging_lessons(run: Run, train: Path, policy: Policy) -> list[Example]:
     count = run.config.cloning.judged_episodes
     if not count:
         return []
-    return judging_lessons(policy.text, training_episodes(run, train), count, run.config.seed)
+    episodes, longest = training_episodes(run, train), longest_sequence(policy.model.config)
+    return judging_lessons(policy.text, episodes, count, run.config.seed, longest)
 
 
 def _early_experience(

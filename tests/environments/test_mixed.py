@@ -10,6 +10,7 @@ import pytest
 
 from components.config import load_config
 from components.environments import adapter_modules, make_adapter
+from components.environments.capabilities import capabilities
 from components.environments.mixed.adapter import adapter_of
 from components.environments.mixed.tasks import mixed_task, own_task, own_trajectory
 from components.environments.validation_split import apart_from, draw_validation_tasks
@@ -46,6 +47,22 @@ def test_tasks_come_from_the_worlds_in_turn_and_lead_back_to_them(adapter):
     assert all(mixed_task(own_task(task)) == task for task in tasks)
     with pytest.raises(DataError, match="names no world"):
         own_task(of_shop[0])
+
+
+def test_a_world_that_gives_a_task_of_another_world_is_refused(adapter, monkeypatch):
+    own = adapter.adapters["own"]
+    tasks = [replace(task, environment="alfworld") for task in own.tasks("train", 2, 0)]
+    monkeypatch.setattr(own, "tasks", lambda split, count, seed: tasks)
+    with pytest.raises(EnvironmentFailure, match="of the environment 'alfworld'"):
+        adapter.tasks("train", 4, 0)
+
+
+def test_its_capabilities_are_those_that_each_world_has(adapter):
+    world = adapter.open()
+    shared = set(capabilities(adapter, world))
+    world.close()
+    one, other = (set(capabilities(each, None)) for each in adapter.adapters.values())
+    assert shared == one & other != one | other
 
 
 def test_each_row_is_played_in_its_own_world_and_counted_in_one_budget(adapter):

@@ -26,6 +26,10 @@ def policy(tmp_path_factory):
     return Policy.load(directory, system="You act in a small room.")
 
 
+def lessons_of(policy, episodes, count):
+    return judging_lessons(policy.text, episodes, count, seed=0, longest=4096)
+
+
 def answers(policy, lesson):
     """Return the question and the answer of a lesson in words."""
     question, answer = lesson.segments
@@ -49,7 +53,9 @@ def test_the_points_follow_from_the_outcome_and_from_repeated_actions(won, actio
 
 
 def test_a_comparison_names_the_review_that_tells_the_outcome(policy):
-    lessons = judging_lessons(policy.text, [episode(True)] * 8 + [episode(False)] * 8, 16, seed=0)
+    lessons = judging_lessons(
+        policy.text, [episode(True)] * 8 + [episode(False)] * 8, 16, seed=0, longest=4096
+    )
     winners = []
     for judgement, comparison in zip(lessons[::2], lessons[1::2], strict=True):
         (_, right), (shown, answer) = answers(policy, judgement), answers(policy, comparison)
@@ -62,21 +68,28 @@ def test_a_comparison_names_the_review_that_tells_the_outcome(policy):
 
 def test_successes_and_failures_are_drawn_alike(policy):
     episodes = [episode(True)] * 2 + [episode(False)] * 9
-    lessons = judging_lessons(policy.text, episodes, 20, seed=0)
+    lessons = lessons_of(policy, episodes, 20)
     points = [Judgement([], Generation(), answers(policy, one)[1]).points for one in lessons[::2]]
     assert points == [5, 5, 1, 1]
-    assert len(judging_lessons(policy.text, [episode(False)] * 3, 20, seed=0)) == 6, "of one outcome alone"
-    assert len(judging_lessons(policy.text, episodes, 1, seed=0)) == 2, "one episode"
+    assert len(lessons_of(policy, [episode(False)] * 3, 20)) == 6, "of one outcome alone"
+    assert len(lessons_of(policy, episodes, 1)) == 2, "one episode"
+
+
+def test_an_episode_with_a_lesson_that_the_model_cannot_take_is_left_out(policy):
+    longest = max(map(len, lessons_of(policy, [episode(True)], 1)))
+    episodes = [episode(True), episode(False, ("look", "look " * 300))]
+    assert len(judging_lessons(policy.text, episodes, 2, seed=0, longest=longest)) == 2
+    assert len(lessons_of(policy, episodes, 2)) == 4
 
 
 def test_a_small_vocabulary_cannot_judge():
     compact = Policy(make_model(), VOCABULARY)
     with pytest.raises(ConfigError, match="judged_episodes"):
-        judging_lessons(compact.text, [episode()], 2, seed=0)
+        judging_lessons(compact.text, [episode()], 2, seed=0, longest=4096)
 
 
 def test_a_policy_learns_the_answers(policy):
-    lessons = judging_lessons(policy.text, [episode(True), episode(False)], 2, seed=0)
+    lessons = lessons_of(policy, [episode(True), episode(False)], 2)
     settings = CloningConfig(epochs=60, learning_rate=1e-2)
     before = clone(policy, [episode()], CloningConfig(epochs=1, learning_rate=1e-6), 0, lessons=lessons)
     after = clone(policy, [episode()], settings, 0, lessons=lessons)

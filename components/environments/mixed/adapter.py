@@ -19,6 +19,7 @@ from components.environments.capabilities import Adapter
 from components.environments.mixed.environment import MixedEnvironment
 from components.environments.mixed.tasks import NAME, mixed_task, own_task, own_trajectory
 from components.environments.protocol import Behaviour, Fact, RealEnvironment
+from components.environments.text_world.listed_tasks import listed_tasks
 from components.environments.validation_split import require_split, splits_of
 from components.records import TEST, TRAIN, VALIDATION, Task, Trajectory
 
@@ -63,12 +64,12 @@ class MixedAdapter(Adapter):
         """Return `count` tasks, the worlds' in turn.
 
         Raises:
-            EnvironmentFailure: a world has fewer than its share.
+            EnvironmentFailure: a world has fewer than its share, or gives tasks of another world.
         """
         require_split(split, self.splits)
         number = len(self._adapters)
         share = -(-count // number)
-        lists = [adapter.tasks(split, share, seed) for adapter in self._adapters.values()]
+        lists = [listed_tasks(adapter, name, split, share, seed) for name, adapter in self._adapters.items()]
         return [mixed_task(lists[index % number][index // number]) for index in range(count)]
 
     def open(

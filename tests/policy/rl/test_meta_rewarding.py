@@ -9,7 +9,7 @@ from builders import VOCABULARY, make_episode, make_model, make_task
 from foreign import CHATML, make_checkpoint
 from loop_builders import Rewarding, even_rows, make_config, make_loop
 
-from components.errors import ConfigError
+from components.errors import ConfigError, TrainingError
 from components.language.engines.engine_protocol import Generation
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
@@ -97,6 +97,9 @@ def test_the_shortest_good_and_the_longest_bad_episode_are_a_pair():
     assert (chosen.token_count, rejected.token_count) == (4, 8)
     assert acting_pair([judged(3, 2), judged(4, 2)], 0.0) is None
     assert acting_pair([judged(3)], 0.0) is None and acting_pair([], 0.0) is None
+    group[0].rollout.unparsable = True
+    chosen, _ = acting_pair(group, 0.0)
+    assert chosen.token_count == 4, "the dream did not answer the last step of the best one"
 
 
 def test_the_area_counts_ties_one_half():
@@ -153,7 +156,7 @@ def test_pairs_of_episodes_and_of_judgements_come_from_a_judge_by_script(chat_po
     }
 
 
-def test_a_model_that_writes_no_points_gives_no_pairs_and_the_loop_goes_on(chat_policy):
+def test_a_model_that_writes_no_points_ends_the_loop_with_what_to_set(chat_policy):
     loop = make_loop(
         Rewarding(even_rows),
         policy=chat_policy,
@@ -162,9 +165,8 @@ def test_a_model_that_writes_no_points_gives_no_pairs_and_the_loop_goes_on(chat_
         judgements=2,
         num_generations=2,
     )
-    series = loop.run().series
-    assert series["judged_share"] == [0.0, 0.0] and series["lessons"] == [0.0, 0.0]
-    assert series["judging_pairs"] == [0.0, 0.0] and all(map(math.isnan, series["judge_auc"]))
+    with pytest.raises(TrainingError, match="None of the .* judgements.*cloning.judged_episodes=60"):
+        loop.run()
 
 
 def test_its_own_words_have_the_log_probabilities_that_the_trainer_computes(chat_policy):

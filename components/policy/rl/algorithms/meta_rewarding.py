@@ -2,7 +2,7 @@
 
     -log sigmoid(beta (log pi(w) - log ref(w) - log pi(l) + log ref(l)))       on pairs of both kinds
 
-    dreamgym retrain rl.algorithm.type=meta_rewarding backbone.path=models/smollm2
+    dreamgym retrain rl.algorithm.type=meta_rewarding cloning.judged_episodes=60 backbone.path=models/smollm2
 
 1. Acting. Each episode of a task is judged `judgements` times; its score is the mean of their points. With
    rho = `LENGTH_TOLERANCE`: w is the shortest episode that scores at least (1 - rho) max + rho min, l the
@@ -11,10 +11,11 @@
    highest Elo, l the lowest (`self_judge.py`).
 
 The outcome of an episode is not read: the policy trains its own grader. `judge_auc` says whether it is one.
+An episode to whose last step the dream gave no valid answer is in no pair.
 
 Deviations from the paper:
 1. Episodes of a world take the place of answers to prompts, the policy's system turn that of a judge's.
-2. The weights of the battle matrix follow from the shares of wins by position; the paper gives no formula.
+2. The shares of wins by position are those of one episode's comparisons.
 3. Acting pairs and judging pairs are trained on together in each iteration. No pair is left out for the
    length of a judgement.
 4. The reference is the initial policy.
@@ -29,7 +30,7 @@ from typing import Any
 
 from components.config.algorithm_config import MetaRewardingConfig
 from components.config.rl_config import RLConfig
-from components.errors import ConfigError
+from components.errors import ConfigError, TrainingError
 from components.language.engines.engine_protocol import Generation
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
@@ -87,8 +88,18 @@ class MetaRewarding(PreferenceLoss):
         self._reference = Reference(policy, config.temperature, config.batch_tokens)
 
     def training_samples(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[TrainingSample]:
-        """Return pairs of episodes and pairs of judgements, with the reference's log-probabilities."""
+        """Return pairs of episodes and pairs of judgements, with the reference's log-probabilities.
+
+        Raises:
+            TrainingError: no judgement can be read.
+        """
         judged = self._judge(policy, groups)
+        if any(judged) and not any(one.points for group in judged for one in group):
+            raise TrainingError(
+                f"None of the {sum(map(len, judged)) * self.options.judgements} judgements names its points.",
+                "Expected a policy that can judge its episodes.",
+                "Set cloning.judged_episodes=60, so that the clone learns to judge logged episodes.",
+            )
         acting = [pair for group in judged if (pair := acting_pair(group, LENGTH_TOLERANCE))]
         disputed = [max(group, key=lambda one: one.dispute) for group in judged if group]
         judging = [pair for one in disputed if one.dispute and (pair := self._judging_pair(policy, one))]
@@ -171,7 +182,9 @@ class MetaRewarding(PreferenceLoss):
 
 def acting_pair(group: Sequence[JudgedEpisode], length_tolerance: float) -> tuple[Rollout, Rollout] | None:
     """Return the chosen and the rejected episode of a task; None if all scores are equal."""
-    scored = [(one.rollout, one.score) for one in group if one.score is not None]
+    scored = [
+        (one.rollout, one.score) for one in group if one.score is not None and not one.rollout.unparsable
+    ]
     values = [score for _, score in scored]
     if not values or max(values) == min(values):
         return None
