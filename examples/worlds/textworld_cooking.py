@@ -34,11 +34,12 @@ GAME = {
     "cook": False,
     "cut": True,
     "drop": False,
-    "split": None,
 }
 """One ingredient, on a counter or in the closed fridge of one kitchen, to be cut as the cookbook says."""
-SEEDS = {TRAIN: range(2000), VALIDATION: range(2000, 3000), TEST: range(3000, 4000)}
-"""Split -> the seeds of its games; all draw from the package's whole list of foods."""
+GAMES = {TRAIN: ("train", 2000), VALIDATION: ("valid", 500), TEST: ("test", 1000)}
+"""Split -> the package's split, and how many seeds it has here. Held-out recipes have foods that no training
+game has, or cut and cook a training food as no training game does.
+"""
 TOLD = textworld.EnvInfos(
     feedback=True, facts=True, objective=True, admissible_commands=True, policy_commands=True, won=True
 )
@@ -60,10 +61,10 @@ class Cooking(PythonWorld):
 
     game = None
 
-    def start(self, seed: int, **_: object) -> str:
+    def start(self, split: str, seed: int, **_: object) -> str:
         """Return the description of the kitchen."""
         self.close()
-        self.game = textworld.start(str(compiled(seed)), request_infos=TOLD)
+        self.game = textworld.start(str(compiled(split, seed)), request_infos=TOLD)
         self.now = self.game.reset()
         self.admissible, self.instruction = self.now.admissible_commands, self.now.objective
         return described(self.now.facts)
@@ -85,13 +86,14 @@ class Cooking(PythonWorld):
 class CookingAdapter(PythonWorldAdapter):
     """All that the pipeline knows of cooking."""
 
-    world, refusals, splits = Cooking, REFUSALS, tuple(SEEDS)
+    world, refusals, splits = Cooking, REFUSALS, tuple(GAMES)
     error_rates = {**ERROR_RATES, "noisy": 0.7}
     """Logs as of a weak agent."""
 
     def specs(self, split: str) -> list[TaskSpec]:
-        """The games of the split's seeds."""
-        return [TaskSpec(f"kitchen-{seed}", "", {"seed": seed}) for seed in SEEDS[split]]
+        """The games of the package's split."""
+        name, count = GAMES[split]
+        return [TaskSpec(f"{name}-{seed}", "", {"split": name, "seed": seed}) for seed in range(count)]
 
     def mistakes(self, task: Task, rng: random.Random) -> list[str]:
         """Actions that are impossible or senseless in most places."""
@@ -135,14 +137,14 @@ def plain(text: str) -> str:
     return re.sub(r"\s+", " ", text.partition("\n>")[0].partition("*** ")[0]).strip()
 
 
-def compiled(seed: int) -> Path:
+def compiled(split: str, seed: int) -> Path:
     """The file of a game, compiled if it is not there."""
-    path = FOLDER / f"kitchen-{seed}.z8"
+    path = FOLDER / f"kitchen-{split}-{seed}.z8"
     if not path.is_file():
         _, make, _ = CHALLENGES["tw-cooking"]
         options = textworld.GameOptions()
         options.seeds = seed
-        game = make({**GAME, "recipe_seed": seed}, options)
+        game = make({**GAME, "split": split, "recipe_seed": seed}, options)
         FOLDER.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
             options.path = str(Path(folder) / path.name)
