@@ -1,6 +1,8 @@
-"""Tables with a row for each seed and method: success, differences from two clones, fidelity of the dream."""
+"""Tables with a row for each seed and method: success, differences, and some figures."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 from result_files import interval, read_cells, table
 
@@ -9,40 +11,59 @@ from components.evaluation.study.cells import Cell
 from components.evaluation.study.seed_table import difference
 from components.evaluation.study.study_results import compared_games
 
-MEASURES = {
+CLONES = ("clone", "clone-successes")
+FIDELITY = {
     "fidelity/next_state_exact/determined": "states exact",
     "fidelity/reward_precision": "rewards precise",
     "fidelity/reward_recall": "rewards recalled",
+}
+JUDGE = {
+    f"real_rl/{curve}/{when}": f"{title}, {when} iteration"
+    for curve, title in (
+        ("judged_share", "episodes judged"),
+        ("judge_auc", "judge's ROC area"),
+    )
+    for when in ("first", "last")
 }
 
 
 def knowledge() -> str:
     """Return the rows of dreams without and with what the adapter knows."""
     without, full = read_cells("study-no-knowledge"), read_cells("study-logs-only")
-    return _rows(without | {"dream-grpo": full["dream-grpo"]}, sorted(_seeds(without["no-knowledge"])))
+    seeds = _seeds(without["no-knowledge"])
+    return _rows(without | {"dream-grpo": full["dream-grpo"]}, seeds, CLONES, FIDELITY)
 
 
 def world_study(name: str) -> str:
     """Return the rows of all cells of a foreign world in docs/results/`name`."""
     cells = read_cells(name)
-    return _rows(cells, sorted(_seeds(cells["clone"])))
+    return _rows(cells, _seeds(cells["clone"]), CLONES, FIDELITY)
 
 
-def _rows(cells: dict[str, list[Cell]], seeds: list[int]) -> str:
+def meta_rewarding() -> str:
+    """Return the rows of Meta-Rewarding, with what its judge knows of the outcomes."""
+    cells = read_cells("study-meta-rewarding")
+    return _rows(cells, _seeds(cells["clone"]), CLONES[:1], JUDGE)
+
+
+def _rows(
+    cells: Mapping[str, list[Cell]], seeds: list[int], bases: Sequence[str], figures: Mapping[str, str]
+) -> str:
+    """Return the table. Args: figures: name among a cell's figures -> title of its column."""
     rows = []
     for seed in seeds:
         named = {method: cell for method, group in cells.items() for cell in group if cell.seed == seed}
-        bases = [named[name] for name in ("clone", "clone-successes")]
         for cell in named.values():
             games = compared_games(cell)
             rate = proportion(sum(cell.games[game] for game in games), len(games))
-            others = [difference(cell, other) if other is not cell else "" for other in bases]
-            measures = [f"{cell.figures[name]:.3f}" if name in cell.figures else "" for name in MEASURES]
-            real = f"{cell.real_interactions:,}"
-            rows.append([str(seed), cell.method, interval(rate), *others, real, *measures])
-    head = ["seed", "method", "success", "minus clone", "minus clone-successes", "online real steps"]
-    return table([*head, *MEASURES.values()], rows)
+            others = [difference(cell, named[base]) if base != cell.method else "" for base in bases]
+            values = [f"{cell.figures[name]:.3f}" if name in cell.figures else "" for name in figures]
+            rows.append(
+                [str(seed), cell.method, interval(rate), *others, f"{cell.real_interactions:,}", *values]
+            )
+    minus = [f"minus {base}" for base in bases]
+    return table(["seed", "method", "success", *minus, "online real steps", *figures.values()], rows)
 
 
-def _seeds(cells: list[Cell]) -> set[int]:
-    return {cell.seed for cell in cells}
+def _seeds(cells: list[Cell]) -> list[int]:
+    return sorted({cell.seed for cell in cells})
