@@ -27,18 +27,19 @@ def require_recovered(losses: Sequence[float]) -> None:
     """Check at the end of a training that its loss came back from its jumps.
 
     Raises:
-        TrainingError: the median of the last updates is above `JUMP` times that of an earlier window.
+        TrainingError: the mean of the last updates is above `JUMP` times that of an earlier window. Means, as
+            batches may hold texts of several kinds: a median then leaps from one kind's loss to another's.
     """
     ends = range(WINDOW, len(losses) + 1, WINDOW)
-    medians = {end: statistics.median(losses[end - WINDOW : end]) for end in ends}
-    if not medians:
+    means = {end: statistics.fmean(losses[end - WINDOW : end]) for end in ends}
+    if not means:
         return
-    lowest_end = min(medians, key=lambda end: medians[end])
-    final = statistics.median(losses[-FEWEST:])
-    if final > JUMP * medians[lowest_end]:
+    lowest_end = min(means, key=lambda end: means[end])
+    final = statistics.fmean(losses[-FEWEST:])
+    if final > JUMP * means[lowest_end]:
         raise TrainingError(
             f"The loss jumped and did not come back: it is {final:.3g} nats a token at the end, and was "
-            f"{medians[lowest_end]:.3g} around update {lowest_end - WINDOW // 2}.",
+            f"{means[lowest_end]:.3g} around update {lowest_end - WINDOW // 2}.",
             f"Expected at most {JUMP:g} times that.",
             "Lower the stage's learning_rate, for example to a third, and run again.",
         )

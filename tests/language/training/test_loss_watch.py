@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import statistics
+
 import pytest
 from builders import make_model
 
@@ -28,6 +31,16 @@ def test_a_falling_loss_never_jumps():
 def test_a_loss_that_came_back_is_accepted():
     require_recovered([1.0] * 60 + [9.0] * 10 + [1.0] * 30)
     require_recovered([1.0] * 30)
+
+
+def test_batches_of_two_kinds_are_no_jump():
+    """Half of the batches are easy: the median of a window is the loss of either kind."""
+    for seed in range(50):
+        rng = random.Random(seed)
+        losses = [rng.choice([0.1, 1.0]) for _ in range(1300)]
+        windows = [statistics.median(losses[at : at + 50]) for at in range(0, 1300, 50)]
+        assert max(windows) > 3 * min(windows)
+        require_recovered(losses)
 
 
 def test_a_loss_that_stays_up_is_refused_with_both_values():
