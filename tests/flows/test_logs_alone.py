@@ -17,6 +17,7 @@ from flows.past_runs.run_on_logs import TAKEN, find_run_on_logs
 LAMPS = 24
 """Tasks of the log."""
 SMALL = [
+    "cloning.judged_episodes=4",
     *("fidelity.min_next_state_exact=0", "fidelity.min_reward_precision=0", "fidelity.max_unparsable_rate=1"),
     *("cloning.epochs=1", "rl.tasks=2", "rl.num_generations=2", "rl.dream.iterations=1"),
     *("evaluation.tasks=4", "tracking.dvc_experiment=false", "fidelity.tasks=2"),
@@ -87,6 +88,7 @@ def test_a_log_becomes_a_report_that_says_what_is_not_verified(repository, train
         assert metrics[f"logs/{policy}/dreamed_success_rate"]["n"] > 0
         assert metrics[f"logs/{policy}/same_action_rate"]["n"] > 0
     assert not any(name.startswith("evaluate/") for name in metrics)
+    assert metrics["clone/judged_episodes"]["value"] == 4
     assert {"fidelity/token_f1", "fidelity/normalised_match", "fidelity/calibration/error"} <= metrics.keys()
     report = (latest / "report.md").read_text()
     assert "What is not verified" in report and "nobody knows how often it succeeds" in report
