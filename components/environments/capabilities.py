@@ -305,14 +305,7 @@ def own_members(adapter: object) -> set[str]:
 
 
 def capabilities(adapter: object, environment: object) -> list[str]:
-    """Return the names of the capabilities that an adapter and its environment have.
-
-    Of several worlds: those that each of them has.
-    """
-    worlds = getattr(adapter, "adapters", {})
-    if worlds:
-        shared = [capabilities(one, None) for one in worlds.values()]
-        return [name for name in shared[0] if all(name in others for others in shared)]
+    """Return the names of the capabilities that an adapter and its environment have."""
     own = own_members(adapter)
     declared = [kind for kind in WITH_DEFAULT if any(name in own for name in members(kind))]
     declared += [kind for kind in WITHOUT_DEFAULT if isinstance(adapter, kind)]

@@ -90,4 +90,5 @@ def repeats_in_vain(episode: Trajectory) -> bool:
 
 def _lesson(text: AgentFormat, prompt: list[int], answer: str) -> Example:
     reply = text.answer(answer)
+    assert reply is not None, "the format has no questions"
     return Example([Segment(prompt, [False] * len(prompt)), Segment(reply, [True] * len(reply))])

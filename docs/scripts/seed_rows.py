@@ -34,12 +34,6 @@ def knowledge() -> str:
     return _rows(without | {"dream-grpo": full["dream-grpo"]}, seeds, CLONES, FIDELITY)
 
 
-def world_study(name: str) -> str:
-    """Return the rows of all cells of a foreign world in docs/results/`name`."""
-    cells = read_cells(name)
-    return _rows(cells, _seeds(cells["clone"]), CLONES, FIDELITY)
-
-
 def meta_rewarding() -> str:
     """Return the rows of Meta-Rewarding, with what its judge knows of the outcomes."""
     cells = read_cells("study-meta-rewarding")

@@ -11,7 +11,7 @@ import pytest
 from components.config import load_config
 from components.environments import adapter_modules, make_adapter
 from components.environments.capabilities import capabilities
-from components.environments.mixed.adapter import adapter_of
+from components.environments.mixed.adapter import adapter_of, shared_capabilities
 from components.environments.mixed.tasks import mixed_task, own_task, own_trajectory
 from components.environments.validation_split import apart_from, draw_validation_tasks
 from components.errors import ConfigError, DataError, EnvironmentFailure
@@ -59,7 +59,7 @@ def test_a_world_that_gives_a_task_of_another_world_is_refused(adapter, monkeypa
 
 def test_its_capabilities_are_those_that_each_world_has(adapter):
     world = adapter.open()
-    shared = set(capabilities(adapter, world))
+    shared = set(shared_capabilities(adapter, world))
     world.close()
     one, other = (set(capabilities(each, None)) for each in adapter.adapters.values())
     assert shared == one & other != one | other

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from components.config import Config
-from components.environments.capabilities import Adapter, capabilities, members, own_members
+from components.environments.capabilities import Adapter, members, own_members
 from components.environments.contract.episode_promises import (
     behaviours_play,
     budget_is_kept,
@@ -40,6 +40,7 @@ from components.environments.contract.task_promises import (
     tasks_differ,
     validation_tasks_exist,
 )
+from components.environments.mixed.adapter import shared_capabilities
 from components.environments.protocol import AdapterCore, Environment
 from components.environments.text_world.user_code import place_of, users_call
 from components.errors import DreamGymError, EnvironmentFailure
@@ -124,7 +125,7 @@ def _lacks(subject: object, missing: Sequence[str]) -> str:
 
 def _capabilities_are_listed(it: Subject) -> str:
     """Capabilities beyond the core, which the other worlds do without."""
-    return ", ".join(capabilities(it.adapter, it.world)) or "none"
+    return ", ".join(shared_capabilities(it.adapter, it.world)) or "none"
 
 
 PROMISES: Sequence[Callable[[Subject], str]] = (

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from components.environments.capabilities import Adapter
+from components.environments.capabilities import Adapter, capabilities
 from components.environments.mixed.environment import MixedEnvironment
 from components.environments.mixed.tasks import NAME, mixed_task, own_task, own_trajectory
 from components.environments.protocol import Behaviour, Fact, RealEnvironment
@@ -167,3 +167,11 @@ class MixedAdapter(Adapter):
 def adapter_of(adapter: Adapter, task: Task) -> Adapter:
     """Return the adapter of the task's world: `adapter` itself if it is that of a single world."""
     return adapter.adapters[own_task(task).environment] if isinstance(adapter, MixedAdapter) else adapter
+
+
+def shared_capabilities(adapter: Adapter, environment: object) -> list[str]:
+    """Return the names of the capabilities of an adapter; of several worlds those that each of them has."""
+    if not isinstance(adapter, MixedAdapter):
+        return capabilities(adapter, environment)
+    first, *others = (capabilities(one, None) for one in adapter.adapters.values())
+    return [name for name in first if all(name in other for other in others)]

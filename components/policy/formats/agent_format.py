@@ -45,8 +45,8 @@ class AgentFormat(Protocol):
         thought; None if the format has no such conversations.
         """
 
-    def answer(self, text: str) -> list[int]:
-        """The tokens of a reply in words to a `question`; only where there are such conversations."""
+    def answer(self, text: str) -> list[int] | None:
+        """The tokens of a reply in words to a `question`; None if the format has no such conversations."""
 
     def parse(self, tokens: Sequence[int]) -> tuple[str, str]:
         """(thought, action) of generated tokens.

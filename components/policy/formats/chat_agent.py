@@ -84,7 +84,7 @@ class ChatAgent:
         """See `AgentFormat`."""
         return self._vocabulary.begin(text) + list(self._vocabulary.reply_start)
 
-    def answer(self, text: str) -> list[int]:
+    def answer(self, text: str) -> list[int] | None:
         """See `AgentFormat`."""
         return self._vocabulary.reply(text)
 

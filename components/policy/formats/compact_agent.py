@@ -60,13 +60,9 @@ class CompactAgent:
         """See `AgentFormat`: None, since a small vocabulary has no words for questions."""
         return None
 
-    def answer(self, text: str) -> list[int]:
-        """See `AgentFormat`: there are none.
-
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError("the format compact has no questions, so no answers")
+    def answer(self, text: str) -> list[int] | None:
+        """See `AgentFormat`: None, as for `question`."""
+        return None
 
     def parse(self, tokens: Sequence[int]) -> tuple[str, str]:
         """See `AgentFormat`."""
