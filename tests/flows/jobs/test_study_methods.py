@@ -64,7 +64,13 @@ def test_half_of_one_family_is_no_transfer():
             method_config(load_config(None), "transfer-clone", 0, families)
 
 
-PLAIN_DREAMS = {"smollm2.yaml", "smollm2-smoke.yaml", "logs.yaml", "prompted.yaml", "study-meta-rewarding.yaml"}
+PLAIN_DREAMS = {
+    "smollm2.yaml",
+    "smollm2-smoke.yaml",
+    "logs.yaml",
+    "prompted.yaml",
+    "study-meta-rewarding.yaml",
+}
 """Configs whose dream has neither reasoning nor retrieval: there is nothing for an ablation to leave out."""
 
 
