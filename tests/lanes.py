@@ -22,6 +22,7 @@ SERVICES = (
     "flows/deployment/",
     "infra/",
     "language/engines/test_vllm_server.py",
+    "language/engines/test_vllm_weight_transfer.py",
     "serving/",
     "tracking/test_pyfunc_models.py",
 )

@@ -51,8 +51,10 @@ class EndpointConfig(Section):
         "max_tokens",
         description="Name of that limit in the request; OpenAI's newer models expect max_completion_tokens.",
     )
-    json_mode: bool = Field(
-        True, description="Request `response_format: json_object`; false for endpoints that refuse it."
+    json_mode: bool | Literal["schema"] = Field(
+        True,
+        description="true: request `response_format: json_object`; schema: request `json_schema` with the "
+        "answer's form, which vLLM then enforces, for small models; false: for endpoints that refuse both.",
     )
     admissible: bool = Field(
         False,

@@ -123,7 +123,7 @@ class Policy:
         """Return an engine over the present weights, with the random stream `seed`."""
         if self._pinned_engine is not None:
             return self._pinned_engine.with_seed(seed)
-        engine = open_engine(self.model, self.vocabulary, self.compute, seed)
+        engine = open_engine(self.model, self.vocabulary, self.compute, seed, "policy")
         if self.partner is None:
             return engine
         return CrossedEngines(engine, self.partner.engine(seed + OTHER_STREAM), self.partner_share, seed)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
 from pydantic import Field
@@ -69,7 +69,8 @@ def read_value(value: object, kind: Any, digits_alone: bool = False) -> object:
     if float in kinds:
         return _number(value)
     if bool in kinds:
-        return _truth(value)
+        words = [word for one in kinds if get_origin(one) is Literal for word in get_args(one)]
+        return str(value) if value in words else _truth(value)
     return _text(value)
 
 

@@ -94,7 +94,7 @@ def simulate(
     staleness = {"lockstep": 0, "overlapped": 1, "asynchronous": cluster.staleness}[schedule]
     seconds = iteration_seconds(busy, update, staleness)
     slowest = busy.max(axis=1).mean() if staleness < 2 else busy.mean(axis=0).max()
-    return Simulated(seconds, float(slowest), update, 1 - float(busy.mean()) / seconds)
+    return Simulated(seconds, float(slowest), update, max(0.0, 1 - float(busy.mean()) / seconds))
 
 
 def iteration_seconds(busy: np.ndarray, update: float, staleness: int) -> float:

@@ -15,7 +15,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -89,8 +89,12 @@ class Chat:
         """Close the connections."""
         self._client.close()
 
-    def reply(self, messages: Messages) -> Reply:
+    def reply(self, messages: Messages, schema: Mapping[str, Any] | None = None) -> Reply:
         """One answer to `messages`, with retries.
+
+        Args:
+            messages: the conversation.
+            schema: JSON schema of the answer, sent with `json_mode: schema`.
 
         Raises:
             UnansweredError: all tries failed, or the endpoint refuses this request.
@@ -102,7 +106,7 @@ class Chat:
         for attempt in range(self.config.retries + 1):
             retry_after = ""
             try:
-                response = self._post(self._body(messages), headers)
+                response = self._post(self._body(messages, schema), headers)
             except httpx.TimeoutException:
                 problem = f"it did not answer within {self.config.timeout_seconds:g} s"
             except httpx.RequestError as error:
@@ -192,7 +196,7 @@ class Chat:
         """Model and address, for messages."""
         return f"{self.config.model} at {self.config.url}"
 
-    def _body(self, messages: Messages) -> dict[str, Any]:
+    def _body(self, messages: Messages, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         """The JSON body of a request."""
         body: dict[str, Any] = {
             "model": self.config.model,
@@ -200,6 +204,9 @@ class Chat:
             "temperature": self.config.temperature,
         }
         body[self.config.limit_field] = self.config.max_tokens
+        if self.config.json_mode == "schema" and schema is not None:
+            form = {"name": "answer", "schema": schema, "strict": True}
+            return body | {"response_format": {"type": "json_schema", "json_schema": form}}
         return body | ({"response_format": {"type": "json_object"}} if self.config.json_mode else {})
 
     def _refusal(self, status: int, problem: str) -> EndpointError:

@@ -9,6 +9,7 @@ It works with vLLM, Ollama and hosted models.
 - **Strict**: an answer is one JSON object of the question's pydantic model, alone or in a code fence. Any
   other answer, or one that the question's own check refuses, is requested again with the reason, up to
   `corrections` times.
+- **Enforced**, with `endpoint.json_mode: schema`: a server that constrains decoding writes nothing else.
 - **Retried**: temporary failures are tried again (`chat_completions.py`). A refusal that would meet every
   question ends all of them.
 - **Cached**: a usable answer is on disk before the next question is asked (`answer_cache.py`). A second run,
@@ -146,7 +147,7 @@ class Endpoint:
         reply = Reply("")
         problem = ""
         for _ in range(self.config.corrections + 1):
-            reply = self._chat.reply(messages)
+            reply = self._chat.reply(messages, question.answer.model_json_schema())
             value, problem = _parse_answer(question, reply)
             if value is not None:
                 self._cache.put(key, reply.text, model=self.config.model, version=question.version)

@@ -11,6 +11,7 @@ from components.language.compute import Compute
 from components.language.engines.engine_protocol import Engine
 from components.language.engines.kept_cache import KeptCacheEngine
 from components.language.engines.vllm.library import installed_version
+from components.language.engines.vllm.vllm_engine import Role, VllmEngine
 from components.language.vocabulary.vocabulary import Vocabulary
 
 _LOG = logging.getLogger(__name__)
@@ -18,8 +19,12 @@ FEWEST_WEIGHTS = 20_000_000
 """From this size on, `engine: auto` takes vLLM on a GPU."""
 
 
-def open_engine(model: Any, vocabulary: Vocabulary, compute: Compute, seed: int) -> Engine:
+def open_engine(
+    model: Any, vocabulary: Vocabulary, compute: Compute, seed: int, role: Role = "experience-model"
+) -> Engine:
     """An engine over the present weights of `model`, with the random stream `seed`.
+
+    `role` says which of the run's two models it is: vLLM servers may be for one of them alone.
 
     Raises:
         ConfigError: the engine is missing, or cannot hold the model.
@@ -31,9 +36,8 @@ def open_engine(model: Any, vocabulary: Vocabulary, compute: Compute, seed: int)
     if name == "kept-cache":
         return KeptCacheEngine(compute.for_decoding(model), vocabulary, seed=seed)
     from components.language.engines.vllm.model_hosts import host_for
-    from components.language.engines.vllm.vllm_engine import VllmEngine
 
-    host = host_for(model, compute, name, vocabulary.ids)
+    host = host_for(model, compute, name, vocabulary.ids, role)
     return VllmEngine(host, without_adapters(model).config, seed=seed)
 
 

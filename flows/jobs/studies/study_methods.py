@@ -135,6 +135,18 @@ METHODS: dict[str, Method] = {
     "dpo-offline": Method("DPO on what the clone did in reality", real="dpo"),
     "grpo-real": Method("GRPO in reality", real="grpo"),
     "plain-grpo-real": Method("GRPO as in its paper, in reality", real="grpo", options=PLAIN),
+    "family-normalised-real": Method(
+        "GRPO in reality, advantages normalised within each family of tasks (AgentRL)",
+        real="grpo",
+        options={"normalise_families": True},
+        base="grpo-real",
+    ),
+    "cross-policy-real": Method(
+        "GRPO in reality, a fifth of the replies in rollouts written by the clone (AgentRL)",
+        real="grpo",
+        options={"cross_policy_share": 0.2},
+        base="grpo-real",
+    ),
     "engine-as-dream": Method(
         "GRPO in reality with as many rollouts as in the dream, at a constant rate, tasks drawn evenly",
         real="grpo",

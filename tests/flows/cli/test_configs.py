@@ -30,6 +30,7 @@ def test_the_configs_are_there():
         "smollm2",
         "study-logs-only",
         "study-meta-rewarding",
+        "study-mixed",
         "study-weak-logs",
         "study",
     ]

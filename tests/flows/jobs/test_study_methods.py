@@ -70,6 +70,7 @@ PLAIN_DREAMS = {
     "logs.yaml",
     "prompted.yaml",
     "study-meta-rewarding.yaml",
+    "study-mixed.yaml",
 }
 """Configs whose dream has neither reasoning nor retrieval: there is nothing for an ablation to leave out."""
 

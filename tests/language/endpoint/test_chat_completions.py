@@ -53,6 +53,16 @@ def test_json_mode_and_limit_field_change_the_request(cache):
     assert body["max_completion_tokens"] == 9 and "max_tokens" not in body and "response_format" not in body
 
 
+def test_the_schema_of_an_answer_is_sent_where_the_server_shall_enforce_it(cache):
+    with ChatServer(Reply(RIGHT)) as server:
+        ask(server, cache, json_mode="schema")
+    (body,) = server.requests
+    form = body["response_format"]
+    assert form["type"] == "json_schema" and form["json_schema"]["strict"]
+    schema = form["json_schema"]["schema"]
+    assert set(schema["properties"]) == set(RIGHT) and schema["additionalProperties"] is False
+
+
 @pytest.mark.parametrize(
     "first",
     [

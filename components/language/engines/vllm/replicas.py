@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, TypeVar
@@ -61,6 +61,11 @@ class Replicas:
         """Close the connections."""
         self._pool.shutdown(cancel_futures=True)
         self._client.close()
+
+    def keep(self, urls: Iterable[str]) -> None:
+        """Use these alone from now on."""
+        kept = set(urls)
+        self.alive = [url for url in self.alive if url in kept]
 
     def tell_all(self, path: str, body: dict[str, Any], *, may_refuse: bool = False) -> None:
         """Send a command to each living replica; one that does not answer is left out.

@@ -8,11 +8,15 @@ do not depend on the rows beside it, up to rounding.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from components.language.engines.active_rows import ActiveRows, require_start
 from components.language.engines.engine_protocol import Generation
 from components.language.engines.vllm.requests import Request
+
+Role = Literal["policy", "experience-model"]
+ROLES = get_args(Role)
+"""The two models of a run, as servers that hold all weights of one of them call it."""
 
 
 class ModelHost(Protocol):

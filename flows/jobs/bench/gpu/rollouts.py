@@ -40,7 +40,7 @@ def measure_vllm(shape: Shape, compute: Compute, cache_gb: float) -> Figures:
     compute = replace(compute, engine="vllm", vllm=VllmConfig(cache_gb=cache_gb))
     model = shape.model(compute)
     start = time.perf_counter()
-    host: Any = host_for(model, compute, "vllm", range(3, shape.config.vocab_size))
+    host: Any = host_for(model, compute, "vllm", range(3, shape.config.vocab_size), "policy")
     figures = {f"vllm/{shape.name}/start_seconds": time.perf_counter() - start}
     engine = VllmEngine(host, without_adapters(model).config)
     _rollout_rate(engine, shape, compute)
