@@ -45,6 +45,9 @@ TOLD = textworld.EnvInfos(
 )
 FURNITURE = ("c", "s", "oven", "stove")
 """The package's kinds of things that hold others."""
+OF_THE_INTERPRETER = {"quit", "q", "restart", "restore", "save", "script", "undo", "verify"}
+"""Commands that are none of the world: they end, store or replace its game."""
+UNKNOWN = "That's not a verb I recognise."
 REFUSALS = (
     "You can't",
     "That's not",
@@ -71,7 +74,10 @@ class Cooking(PythonWorld):
 
     def act(self, action: str) -> Step:
         """Take one step; the score of a step is no reward, the won game is."""
-        self.now, _, is_over = self.game.step(action)
+        words = re.sub(r"[^ -~]", " ", action).strip()  # the interpreter crashes on control characters
+        if words.split(" ")[0].lower() in OF_THE_INTERPRETER:
+            return Step(UNKNOWN, 0.0, False)
+        self.now, _, is_over = self.game.step(words)
         self.admissible = self.now.admissible_commands
         state = described(self.now.facts) if action == "look" else plain(self.now.feedback)
         return Step(state, float(self.now.won), is_over)

@@ -68,6 +68,19 @@ def test_the_adapter_knows_nothing_of_the_text(subject):
         assert name not in vars(type(subject.adapter))
 
 
+@pytest.mark.parametrize(
+    "action", ["take \x11o", "\x00", "", "restart", "quit", "save", "undo", "look\nundo", "é" * 300]
+)
+def test_no_action_that_a_model_may_make_up_harms_the_world(subject, action):
+    """TextWorld's interpreter ends the process on control characters, and its own commands end the game."""
+    world = subject.adapter.open()
+    world.reset(subject.tasks[:1])
+    steps = [world.step([action])[0] for _ in range(3)]
+    after = world.step(["look"])[0]
+    world.close()
+    assert not any("failed" in step.info or step.done for step in [*steps, after]) and after.state
+
+
 def test_a_world_plays_episode_after_episode_in_one_simulator(subject, monkeypatch):
     """ScienceWorld's is a process: two rows take two, however many episodes they play."""
     module = importlib.import_module(type(subject.adapter).__module__)
