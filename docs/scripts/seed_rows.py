@@ -34,6 +34,12 @@ def knowledge() -> str:
     return _rows(without | {"dream-grpo": full["dream-grpo"]}, seeds, CLONES, FIDELITY)
 
 
+def world_study(name: str, figures: Mapping[str, str] = FIDELITY) -> str:
+    """Return the rows of a study of one world, with its dream's fidelity where there is a dream."""
+    cells = read_cells(name)
+    return _rows(cells, sorted({cell.seed for group in cells.values() for cell in group}), CLONES, figures)
+
+
 def meta_rewarding() -> str:
     """Return the rows of Meta-Rewarding, with what its judge knows of the outcomes."""
     cells = read_cells("study-meta-rewarding")
@@ -50,7 +56,10 @@ def _rows(
         for cell in named.values():
             games = compared_games(cell)
             rate = proportion(sum(cell.games[game] for game in games), len(games))
-            others = [difference(cell, named[base]) if base != cell.method else "" for base in bases]
+            others = [
+                difference(cell, named[base]) if base in named and base != cell.method else ""
+                for base in bases
+            ]
             values = [f"{cell.figures[name]:.3f}" if name in cell.figures else "" for name in figures]
             rows.append(
                 [str(seed), cell.method, interval(rate), *others, f"{cell.real_interactions:,}", *values]

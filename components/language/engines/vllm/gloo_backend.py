@@ -9,7 +9,8 @@ backend, so handshake and order are the same, and the tests on a CPU run through
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -53,14 +54,35 @@ class GlooTrainerInitInfo(NCCLTrainerInitInfo):
     timeout_seconds: float = 600.0
 
 
-def join(address: str, port: int, rank: int, world_size: int, seconds: float) -> Any:
+def join(
+    address: str,
+    port: int,
+    rank: int,
+    world_size: int,
+    seconds: float,
+    still: Callable[[], None] = lambda: None,
+) -> Any:
     """The group of this rank, in which rank 0 is the trainer; other groups of the process stay as they are.
+
+    Args:
+        address: where the trainer waits, with `port`.
+        rank: of this process; 0 is the trainer.
+        world_size: trainer and workers together.
+        seconds: longest wait, and timeout of each transfer.
+        still: called again and again while the trainer waits; what it raises ends the wait.
 
     Raises:
         torch.distributed.DistError: the others did not come in `seconds`.
     """
     timeout = datetime.timedelta(seconds=seconds)
-    store = TCPStore(address, port, world_size, rank == 0, timeout)
+    store = TCPStore(address, port, world_size, rank == 0, timeout, wait_for_workers=False)
+    store.set(f"here {rank}", "yes")
+    end = time.monotonic() + seconds
+    if rank == 0:
+        everyone = [f"here {other}" for other in range(world_size)]
+        while not store.check(everyone) and time.monotonic() < end:
+            still()
+            time.sleep(0.05)
     return torch.distributed.ProcessGroupGloo(PrefixStore(NAME, store), rank, world_size, timeout)
 
 
@@ -142,6 +164,7 @@ class GlooTrainer(NCCLTrainerWeightTransferEngine):
                 0,
                 init_info.world_size,
                 init_info.timeout_seconds,
+                still=lambda: told.result() if told.done() else None,
             )
             told.result()
         finally:
