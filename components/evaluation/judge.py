@@ -37,7 +37,7 @@ from components.language.endpoint.chat_completions import UnansweredError
 from components.language.endpoint.json_endpoint import Endpoint, Question, StrictAnswer
 from components.records import Task
 
-VERSION = "judge-1"
+VERSION = "judge-2"
 _SYSTEM = """\
 You judge a world model: a model that is told a task, the current state of a text environment and an \
 agent's action, and predicts the next state. You get one prediction as a JSON object. Score it on four \
@@ -63,8 +63,8 @@ hallucination: are success and failure signalled rightly, and is nothing invente
   0: a success that cannot be, or a failure that is ignored
 
 Answer with one JSON object and nothing else:
-{"rubric_scores": {"causal_consistency": 0, "diversity": 0, "informativeness": 0, "hallucination": 0}}
-with your scores in place of the zeros."""
+{"rubric_scores": {"causal_consistency": S, "diversity": S, "informativeness": S, "hallucination": S}}
+with a score, 0, 1 or 2, in place of each S."""
 
 Score = Annotated[int, Field(ge=0, le=BEST)]
 
