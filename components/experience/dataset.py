@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -27,9 +27,9 @@ VARIATION_DRAWS = 40
 """Instructions drawn for a task before its variations are taken as they are."""
 
 
-def episodes_of_families(episodes: Sequence[Trajectory], families: Sequence[str]) -> list[Trajectory]:
-    """The episodes whose task belongs to one of `families`; all episodes if no family is named."""
-    return [episode for episode in episodes if not families or episode.task.family in families]
+def episodes_of_families(episodes: Iterable[Trajectory], families: Sequence[str]) -> Iterator[Trajectory]:
+    """Yield the episodes whose task belongs to one of `families`; all episodes if no family is named."""
+    return (episode for episode in episodes if not families or episode.task.family in families)
 
 
 def select_episodes(

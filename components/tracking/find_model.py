@@ -12,7 +12,7 @@ from components.experience.prompted_model import CARD
 from components.files import read_text
 from components.records import Transition
 from components.tracking.stage_store.stage_result import RECORD
-from components.trajectories.store import DataLayout, read_tasks, read_transitions, trajectories
+from components.trajectories.store import DataLayout, iter_episodes, read_tasks
 
 
 def find_model(root: Path, named: Path | None, environment: str) -> Path:
@@ -92,8 +92,8 @@ def offline_transitions(config: Config, data: DataLayout) -> list[Transition]:
     Raises:
         DataError: they are missing.
     """
-    episodes = trajectories(read_tasks(data.tasks("train")), read_transitions(data.trajectories("train")))
-    in_families = episodes_of_families(episodes, config.data.families)
+    episodes = iter_episodes(read_tasks(data.tasks("train")), data.trajectories("train"))
+    in_families = list(episodes_of_families(episodes, config.data.families))
     return [
         step
         for episode in select_episodes(in_families, config.experience_model, config.seed)

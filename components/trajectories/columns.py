@@ -61,26 +61,15 @@ class ColumnProblem(ValueError):
         super().__init__(f"{column} {found}, expected {expected}")
 
 
-def as_record(path: Path, table: pa.Table, schema: pa.Schema, defaults: Mapping[str, Any]) -> Columns:
-    """The columns of `schema`, each cast without loss.
+def examine(
+    table: pa.Table, schema: pa.Schema, defaults: Mapping[str, Any], first_row: int = 0
+) -> tuple[Columns, list[ColumnProblem]]:
+    """(columns, problems) of a table. The table of `columns` is empty if there is a problem.
 
     Args:
-        path: the file, for messages.
         defaults: values of columns that may have no value at all.
-
-    Raises:
-        DataError: a column is missing or repeated, or has a value that would change.
+        first_row: number of the table's first row in its file, for messages.
     """
-    columns, problems = examine(table, schema, defaults)
-    if problems:
-        raise refused(path, problems)
-    return columns
-
-
-def examine(
-    table: pa.Table, schema: pa.Schema, defaults: Mapping[str, Any]
-) -> tuple[Columns, list[ColumnProblem]]:
-    """(columns, problems) of a table. The table of `columns` is empty if there is a problem."""
     columns = Columns(table.select([]))
     problems = []
     columns.unread = [name for name in table.column_names if name not in schema.names]
@@ -91,7 +80,7 @@ def examine(
             continue
         try:
             column = _single_column(table, field_.name)
-            arrays.append(_cast(field_.name, column, field_.type, defaults))
+            arrays.append(_cast(field_.name, column, field_.type, defaults, first_row))
             if column.type not in (field_.type, pa.large_string()):
                 columns.casts[field_.name] = str(column.type)
         except ColumnProblem as problem:
@@ -147,7 +136,11 @@ def _single_column(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def _cast(
-    name: str, column: pa.ChunkedArray, target_type: pa.DataType, defaults: Mapping[str, Any]
+    name: str,
+    column: pa.ChunkedArray,
+    target_type: pa.DataType,
+    defaults: Mapping[str, Any],
+    first_row: int,
 ) -> pa.ChunkedArray:
     if column.null_count == len(column) and name in defaults:
         return pa.chunked_array([pa.array([defaults[name]] * len(column), target_type)])
@@ -162,8 +155,8 @@ def _cast(
     if not any(test(source_type) for test in type_tests):
         raise ColumnProblem(name, f"is {source_type}", _TYPE_WORDS[target_type], _type_fix(name, target_type))
     if target_type == pa.string():
-        return _cast_to_text(name, column)
-    return _cast_to_number(name, column, target_type)
+        return _cast_to_text(name, column, first_row)
+    return _cast_to_number(name, column, target_type, first_row)
 
 
 _TEXT_TESTS = (
@@ -176,11 +169,12 @@ _TEXT_TESTS = (
 _NUMBER_TESTS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
 
 
-def _cast_to_text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _cast_to_text(name: str, column: pa.ChunkedArray, first_row: int) -> pa.ChunkedArray:
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:
-        row, value = next((row, value) for row, value in enumerate(column.to_pylist()) if not _is_utf8(value))
+        values = enumerate(column.to_pylist(), first_row)
+        row, value = next((row, value) for row, value in values if not _is_utf8(value))
         raise ColumnProblem(
             name,
             f"is {value[:40]!r} in row {row:,}",
@@ -196,11 +190,13 @@ def _is_utf8(value: Any) -> bool:
         return False
 
 
-def _cast_to_number(name: str, column: pa.ChunkedArray, target_type: pa.DataType) -> pa.ChunkedArray:
+def _cast_to_number(
+    name: str, column: pa.ChunkedArray, target_type: pa.DataType, first_row: int
+) -> pa.ChunkedArray:
     """Cast integers, floats, decimals and booleans to each other without loss. NaN is a missing value."""
     values = column.to_pylist()
     converted: list[Any] = []
-    for row, value in enumerate(values):
+    for row, value in enumerate(values, first_row):
         is_missing = value is None or value != value
         if not is_missing and not _is_exact(value, target_type):
             found = f"is {value} in row {row:,} ({column.type})"

@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 
@@ -50,20 +50,57 @@ def read_table(path: Path, may_be_empty: bool = False) -> pa.Table:
         DataError: the file is missing or damaged, is empty although `may_be_empty` is False, or has more than
             `MAX_TABLE_BYTES` bytes once it is unpacked.
     """
-    tables: list[pa.Table] = []
-    room = MAX_TABLE_BYTES
+    table = pa.Table.from_batches(iter_batches(path), schema_of(path))
+    if table.num_rows == 0 and not may_be_empty:
+        raise empty_table_error(path)
+    return table
+
+
+def iter_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The batches of a table in the order of its rows, each after its checksums are verified.
+
+    A batch has at most `_BATCH_ROWS` rows of one file. Besides it, the compressed pages of one row group are
+    in memory: `SHARD_ROWS` rows of a file that this module wrote.
+
+    Args:
+        columns: those to read; None for all.
+
+    Raises:
+        DataError: a file is missing or damaged, the files have different columns, or the batches so far have
+            more than `MAX_TABLE_BYTES` bytes.
+    """
+    schema_of(path)
+    size = 0
     for file in _files_of(path):
-        table, size = _read_file(file, room)
-        tables.append(table)
-        room -= size
-    if any(not table.schema.equals(tables[0].schema) for table in tables):
+        with _damage_reported(file), pq.ParquetFile(file, page_checksum_verification=True) as parquet:
+            for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns):
+                size += bytes_of(batch)
+                if size > MAX_TABLE_BYTES:  # a file of a few kilobytes may unpack to too many bytes
+                    raise _too_large(file)
+                batch.validate(full=True)
+                yield batch
+
+
+def schema_of(path: Path) -> pa.Schema:
+    """The columns of a table, from the footers of its files.
+
+    Raises:
+        DataError: a file is missing or damaged, or the files have different columns.
+    """
+    schemas = []
+    for file in _files_of(path):
+        with _damage_reported(file):
+            schemas.append(pq.ParquetFile(file).schema_arrow)
+    if any(not schema.equals(schemas[0]) for schema in schemas):
         raise DataError(
             f"The files in {path} have different columns.", "Expected shards of one table.", RECOVERY_ADVICE
         )
-    table = pa.concat_tables(tables)
-    if table.num_rows == 0 and not may_be_empty:
-        raise DataError(f"{path} has no rows.", "Expected at least one.", RECOVERY_ADVICE)
-    return table
+    return schemas[0]
+
+
+def empty_table_error(path: Path) -> DataError:
+    """The error for a table without rows."""
+    return DataError(f"{path} has no rows.", "Expected at least one.", RECOVERY_ADVICE)
 
 
 def bytes_of_table(path: Path) -> int:
@@ -97,26 +134,17 @@ def _shard_name(number: int, total: int) -> str:
     return f"{number:05d}-of-{total:05d}.parquet"
 
 
-def _read_file(path: Path, room: int) -> tuple[pa.Table, int]:
-    """One file of a table, verified, and the bytes of its rows, at most `room`."""
-    batches: list[pa.RecordBatch] = []
-    size = 0
+@contextmanager
+def _damage_reported(file: Path) -> Iterator[None]:
+    """A block that reads `file`; what pyarrow raises there becomes a DataError."""
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for batch in file.iter_batches(_BATCH_ROWS):
-                size += bytes_of(batch)
-                if size > room:  # a file of a few kilobytes may unpack to too many bytes
-                    raise _too_large(path)
-                batches.append(batch)
-            table = pa.Table.from_batches(batches, file.schema_arrow)
-        table.validate(full=True)
+        yield
     except (pa.ArrowException, OSError, UnicodeError) as error:
         problem = (
-            f"{path} ({path.stat().st_size:,} bytes) is damaged or no Parquet file: "
+            f"{file} ({file.stat().st_size:,} bytes) is damaged or no Parquet file: "
             f"{str(error).splitlines()[0]}"
         )
         raise DataError(problem, next_step=f"Remove it. {RECOVERY_ADVICE}") from error
-    return table, size
 
 
 def _too_large(path: Path) -> DataError:

@@ -10,12 +10,7 @@ from pathlib import Path
 from components.errors import DataError
 from components.records import Transition
 from components.trajectories.parquet_file import write_bytes
-from components.trajectories.store import (
-    TRANSITION_DEFAULTS,
-    TRANSITION_SCHEMA,
-    encode_records,
-    read_rows,
-)
+from components.trajectories.store import TRANSITION_SCHEMA, encode_records, iter_transitions
 
 _SHARD_NAME = re.compile(r"(\d{5,})-(.+)\.parquet")
 
@@ -77,11 +72,7 @@ def read_shard(log_dir: Path, number: int) -> list[Transition]:
 
 
 def _read(paths: Iterable[Path]) -> list[Transition]:
-    return [
-        Transition(*row)
-        for path in paths
-        for row in read_rows(path, TRANSITION_SCHEMA, TRANSITION_DEFAULTS, may_be_empty=True)
-    ]
+    return [step for path in paths for step in iter_transitions(path, may_be_empty=True)]
 
 
 def _link_new(temporary: Path, path: Path) -> None:

@@ -8,25 +8,28 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from components.errors import DataError
 from components.records import Task, Trajectory, Transition
-from components.trajectories.columns import as_record
+from components.trajectories.columns import examine
 from components.trajectories.parquet_file import (
     RECOVERY_ADVICE,
     SHARD_ROWS,
+    iter_batches,
     parquet_bytes,
-    read_table,
     write_bytes,
     write_shards,
 )
+from components.trajectories.rows import iter_rows
 
 _TYPES = {"step": pa.int64(), "reward": pa.float64(), "done": pa.bool_()}
 """Column -> Arrow type; all other columns are text."""
@@ -115,7 +118,7 @@ def read_tasks(path: Path) -> list[Task]:
     Raises:
         DataError: the file is missing, damaged, empty or has other columns.
     """
-    return [Task(*row) for row in read_rows(path, TASK_SCHEMA, TASK_DEFAULTS)]
+    return [Task(*row) for row in iter_rows(path, TASK_SCHEMA, TASK_DEFAULTS)]
 
 
 def write_transitions(path: Path, transitions: Iterable[Transition]) -> None:
@@ -132,13 +135,24 @@ def write_transitions(path: Path, transitions: Iterable[Transition]) -> None:
     write_shards(path, contents)
 
 
+def iter_transitions(path: Path, may_be_empty: bool = False) -> Iterator[Transition]:
+    """Yield the transitions of `path` in their order. The memory does not grow with their number.
+
+    Raises:
+        DataError: the file is missing, damaged, empty although `may_be_empty` is False, or has other columns.
+            Transitions before the error were yielded.
+    """
+    rows = iter_rows(path, TRANSITION_SCHEMA, TRANSITION_DEFAULTS, may_be_empty)
+    return (Transition(*row) for row in rows)
+
+
 def read_transitions(path: Path) -> list[Transition]:
     """The transitions of `path`.
 
     Raises:
         DataError: the file is missing, damaged, empty or has other columns.
     """
-    return [Transition(*row) for row in read_rows(path, TRANSITION_SCHEMA, TRANSITION_DEFAULTS)]
+    return list(iter_transitions(path))
 
 
 def held_out(layout: DataLayout) -> set[str]:
@@ -150,17 +164,57 @@ def held_out(layout: DataLayout) -> set[str]:
     return {task.id for name in ("fidelity", "test") for task in read_tasks(layout.tasks(name))}
 
 
+def iter_episodes(tasks: Iterable[Task], path: Path) -> Iterator[Trajectory]:
+    """Yield the episodes of a table of transitions, in the order of their first appearance.
+
+    The rows are read in batches, and an episode is yielded once its last row is read. So those that have
+    begun and not ended are in memory, besides the number of rows of each episode, for which the column of
+    ids is read first. Rows of several episodes may alternate, and steps may be in any order, as for
+    `trajectories`. Then an episode waits for the ends of all that began before it.
+
+    Raises:
+        DataError: as `read_transitions` and `trajectories`. Episodes before the error were yielded.
+    """
+    return _whole_episodes(tasks, iter_transitions(path), _episode_lengths(path))
+
+
 def trajectories(tasks: Iterable[Task], transitions: Iterable[Transition]) -> list[Trajectory]:
     """Group transitions into episodes, in the order of their first appearance, each sorted by step.
 
     Raises:
         DataError: a task is unknown, an episode has two tasks, or its steps are not 0, 1, 2 ...
     """
+    transitions = list(transitions)
+    lengths = Counter(transition.episode_id for transition in transitions)
+    return list(_whole_episodes(tasks, transitions, lengths))
+
+
+def _episode_lengths(path: Path) -> Counter[str]:
+    """Number of rows of each episode. It is empty if ids cannot be read, which `iter_rows` reports."""
+    lengths: Counter[str] = Counter()
+    schema = pa.schema([TRANSITION_SCHEMA.field("episode_id")])
+    for batch in iter_batches(path, schema.names):
+        columns, problems = examine(pa.Table.from_batches([batch]), schema, {})
+        if problems:
+            return Counter()
+        for counted in pc.value_counts(columns.table.column(0)).to_pylist():
+            lengths[counted["values"]] += counted["counts"]
+    return lengths
+
+
+def _whole_episodes(
+    tasks: Iterable[Task], transitions: Iterable[Transition], lengths: Mapping[str, int]
+) -> Iterator[Trajectory]:
+    """Yield each episode once it has as many transitions as `lengths` says, in the order of their begins."""
     tasks_by_id = {task.id: task for task in tasks}
-    episodes: dict[str, list[Transition]] = {}
+    begun: dict[str, list[Transition]] = {}
     for transition in transitions:
-        episodes.setdefault(transition.episode_id, []).append(transition)
-    return [_trajectory(tasks_by_id, episode_id, steps) for episode_id, steps in episodes.items()]
+        begun.setdefault(transition.episode_id, []).append(transition)
+        while begun:
+            episode_id, steps = next(iter(begun.items()))
+            if len(steps) != lengths[episode_id]:
+                break
+            yield _trajectory(tasks_by_id, episode_id, begun.pop(episode_id))
 
 
 def _trajectory(tasks_by_id: dict[str, Task], episode_id: str, steps: list[Transition]) -> Trajectory:
@@ -208,30 +262,3 @@ def encode_records(path: Path, records: Iterable[Any], schema: pa.Schema) -> byt
             next_step="Correct the code that makes the record.",
         ) from None
     return parquet_bytes(pa.Table.from_arrays(columns, schema=schema))
-
-
-def read_rows(
-    path: Path, schema: pa.Schema, defaults: dict[str, Any], may_be_empty: bool = False
-) -> Iterable[tuple[Any, ...]]:
-    """Rows with values in the order of the schema's columns, complete and of the columns' types.
-
-    Args:
-        defaults: values of columns that may have no value at all.
-
-    Raises:
-        DataError: the file is missing or damaged, has other columns or missing values, or is empty although
-            `may_be_empty` is False.
-    """
-    table = as_record(path, read_table(path, may_be_empty), schema, defaults).table
-    nulls = [
-        f"{name} ({column.null_count})"
-        for name, column in zip(schema.names, table.columns, strict=True)
-        if column.null_count
-    ]
-    if nulls:
-        raise DataError(
-            f"{path} has missing values in {', '.join(nulls)}.",
-            "Expected a value in every row.",
-            "Fill them, or type `dreamgym validate`, which sets episodes with missing values aside.",
-        )
-    return zip(*(column.to_pylist() for column in table.columns), strict=True)

@@ -8,7 +8,7 @@ later.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from components.trajectories.validation_rules import (
 
 ANOTHER_STEP = "another step of the episode is invalid"
 """Reason of a valid row that is set aside with its episode."""
+_ROWS_A_PART = 10_000
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,11 @@ def _counts(reasons: Mapping[int, list[str]], quarantined: pd.DataFrame) -> list
     ]
 
 
-def _transitions(table: pa.Table, rows: pd.Index) -> list[Transition]:
-    columns = table.select(TRANSITION_SCHEMA.names).take(pa.array(rows)).columns
-    return [Transition(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)]
+def _transitions(table: pa.Table, rows: pd.Index) -> Iterator[Transition]:
+    """Yield the transitions of these rows; those of `_ROWS_A_PART` rows are in memory as Python objects."""
+    for start in range(0, len(rows), _ROWS_A_PART):
+        columns = table.take(pa.array(rows[start : start + _ROWS_A_PART])).columns
+        yield from (Transition(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True))
 
 
 def _rules(checks: list[Check]) -> list[Rule]:

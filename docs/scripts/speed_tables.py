@@ -89,8 +89,10 @@ def gpu_speed() -> str:
 DATA_ROWS = (
     ("Parquet written", "write/seconds", "s"),
     ("its size", "write/mb", "MB"),
-    ("Parquet read", "read/seconds", "s"),
+    ("Parquet read as a list", "read/seconds", "s"),
     ("memory", "read/gb", "GB"),
+    ("one pass over its episodes", "stream/seconds", "s"),
+    ("memory", "stream/gb", "GB"),
     ("validated", "validate/seconds", "s"),
     ("memory", "validate/gb", "GB"),
     ("versioned by DVC", "snapshot/seconds", "s"),
@@ -99,6 +101,7 @@ DATA_ROWS = (
     ("memory", "exact/gb", "GB"),
     ("one question", "exact/milliseconds_a_question", "ms"),
     ("buffer filled, Chroma", "chroma/seconds", "s"),
+    ("of it, processor", "chroma/cpu_seconds", "s"),
     ("memory", "chroma/gb", "GB"),
     ("one question", "chroma/milliseconds_a_question", "ms"),
 )

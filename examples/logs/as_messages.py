@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from components.records import Trajectory
-from components.trajectories.store import DataLayout, read_tasks, read_transitions, trajectories
+from components.trajectories.store import DataLayout, iter_episodes, read_tasks
 
 
 def messages_of(episode: Trajectory) -> list[dict[str, str]]:
@@ -28,8 +28,7 @@ def messages_of(episode: Trajectory) -> list[dict[str, str]]:
 def main(directory: str) -> None:
     """Print each episode of `directory`/trajectories/train.parquet."""
     layout = DataLayout(Path(directory))
-    episodes = trajectories(read_tasks(layout.tasks("train")), read_transitions(layout.trajectories("train")))
-    for episode in episodes:
+    for episode in iter_episodes(read_tasks(layout.tasks("train")), layout.trajectories("train")):
         record = {
             "id": episode.steps[0].episode_id,
             "task": episode.task.instruction,

@@ -302,7 +302,7 @@ def _episode_count(layout: DataLayout, settings: CloningConfig) -> int:
     columns, problems = examine(read_table(path), TRANSITION_SCHEMA, TRANSITION_DEFAULTS)
     if columns is None or problems:
         return sys.maxsize
-    steps = columns.table.to_pandas(ignore_metadata=True)
+    steps = columns.table.select(["episode_id", "behaviour", "reward"]).to_pandas(ignore_metadata=True)
     episodes = steps.groupby("episode_id").agg(behaviour=("behaviour", "first"), reward=("reward", "max"))
     needs_success = (episodes["behaviour"] == "expert") | settings.only_successes
     usable = episodes["behaviour"].isin(list(settings.behaviours)) & (

@@ -15,7 +15,7 @@ from typing import Any
 
 from components.config import Config, with_values
 from components.files import read_text
-from components.trajectories.store import DataLayout, read_transitions
+from components.trajectories.store import DataLayout, iter_transitions
 from flows.checks.answer_limits import cuts_too_much, limit_of, sufficient_limit
 from flows.checks.model_checks import recorded_answer_lengths
 
@@ -45,7 +45,7 @@ def fit_to_logs(
 
 def longest_episode(root: Path, config: Config) -> int:
     """Return the number of steps of the longest training episode; 0 if there is none."""
-    steps = read_transitions(DataLayout.of(root, config.environment.name).trajectories("train"))
+    steps = iter_transitions(DataLayout.of(root, config.environment.name).trajectories("train"))
     return max(Counter(step.episode_id for step in steps).values(), default=0)
 
 

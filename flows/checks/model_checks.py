@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from components.config import Config, ExperienceModelConfig
 from components.errors import ConfigError, DreamGymError
 from components.records import TEST, TRAIN, Trajectory
-from components.trajectories.store import DataLayout, held_out, read_tasks, read_transitions, trajectories
+from components.trajectories.store import DataLayout, held_out, iter_episodes, read_tasks
 
 if TYPE_CHECKING:
     from components.experience.formats.world_format import WorldFormat
@@ -149,21 +149,20 @@ def _recorded_episodes(layout: DataLayout, config: Config) -> dict[str, list[Tra
 
     There are none if the data is missing or damaged, which other checks report.
     """
+    from components.experience.dataset import episodes_of_families
+
     episodes: dict[str, list[Trajectory]] = {}
-    for name in ("train", "fidelity"):
+    for name, families in (("train", config.data.families), ("fidelity", [])):
         try:
-            tasks = read_tasks(layout.tasks(name))
-            episodes[name] = trajectories(tasks, read_transitions(layout.trajectories(name)))
+            recorded = iter_episodes(read_tasks(layout.tasks(name)), layout.trajectories(name))
+            episodes[name] = [
+                episode
+                for episode in episodes_of_families(recorded, families)
+                if _has_valid_length(episode, config)
+            ]
         except (OSError, ValueError, KeyError, TypeError, AttributeError, DreamGymError):
             episodes[name] = []
-    families = config.data.families
-    episodes["train"] = [
-        episode for episode in episodes["train"] if not families or episode.task.family in families
-    ]
-    return {
-        name: [episode for episode in own if _has_valid_length(episode, config)]
-        for name, own in episodes.items()
-    }
+    return episodes
 
 
 def _has_valid_length(episode: Trajectory, config: Config) -> bool:

@@ -18,7 +18,7 @@ from components.evaluation.scaling.loop_times import LoopTimes, MeasuredIteratio
 from components.tracking.manifest import Manifest
 from components.tracking.runs import find_run
 from components.tracking.stage_store.stage_store import StageStore
-from components.trajectories.replay_log import read_log
+from components.trajectories.replay_log import read_shard
 from flows.printing.output import Output
 from flows.printing.table import Column, Table
 
@@ -76,11 +76,8 @@ def measured_iterations(root: Path, run: str) -> tuple[list[MeasuredIteration], 
 
 def _logged_lengths(log: Path) -> Iterator[list[int]]:
     """Yield the lengths of each iteration's episodes, in the order of the log."""
-    counted = 0
-    for number in range(1, 1 + len(list(log.glob("*.parquet")))):
-        steps = read_log(log, shards=number)[counted:]
-        counted += len(steps)
-        yield list(Counter(step.episode_id for step in steps).values())
+    for number in range(len(list(log.glob("*.parquet")))):
+        yield list(Counter(step.episode_id for step in read_shard(log, number)).values())
 
 
 def _with_missing(lengths: Sequence[int], episodes: int, steps: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -16,7 +16,7 @@ from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.language.pretrained.model_directory import find_model
 from components.records import Task, Trajectory
 from components.trajectories.replay_log import read_log
-from components.trajectories.store import held_out, read_tasks, read_transitions, trajectories
+from components.trajectories.store import held_out, iter_episodes, read_tasks, trajectories
 from flows.run.pipeline_run import Run
 from flows.run.stage import Fingerprint, Inputs, StageOutput
 
@@ -41,23 +41,33 @@ def experience_model_backbone(run: Run) -> Path:
     return find_model(name).directory if name else policy_backbone(run)
 
 
-def read_episodes(run: Run, name: str, transitions: Path) -> list[Trajectory]:
-    """Return the validated episodes of `train` or `fidelity`.
+def stream_episodes(run: Run, name: str, transitions: Path) -> Iterator[Trajectory]:
+    """Yield the validated episodes of `train` or `fidelity`; one at a time is in memory.
 
     Args:
         name: `train` or `fidelity`.
         transitions: Parquet file of the stage `validate`.
     """
-    return trajectories(read_tasks(run.logs.tasks(name)), read_transitions(transitions))
+    return iter_episodes(read_tasks(run.logs.tasks(name)), transitions)
 
 
-def training_episodes(run: Run, train: Path) -> list[Trajectory]:
-    """Return validated training episodes of the task families in `data.families` (empty: of all).
+def read_episodes(run: Run, name: str, transitions: Path) -> list[Trajectory]:
+    """Return the episodes of `stream_episodes`."""
+    return list(stream_episodes(run, name, transitions))
+
+
+def stream_training_episodes(run: Run, train: Path) -> Iterator[Trajectory]:
+    """Yield validated training episodes of the task families in `data.families` (empty: of all).
 
     With `cloning.thoughts: false` they have no thoughts, which only policies read.
     """
-    episodes = episodes_of_families(read_episodes(run, "train", train), run.config.data.families)
-    return episodes if run.config.cloning.thoughts else [one.without_thoughts() for one in episodes]
+    episodes = episodes_of_families(stream_episodes(run, "train", train), run.config.data.families)
+    return episodes if run.config.cloning.thoughts else (one.without_thoughts() for one in episodes)
+
+
+def training_episodes(run: Run, train: Path) -> list[Trajectory]:
+    """Return the episodes of `stream_training_episodes`."""
+    return list(stream_training_episodes(run, train))
 
 
 def model_episodes(run: Run, train: Path) -> list[Trajectory]:
@@ -102,7 +112,7 @@ def episodes_to_clone(run: Run, train: Path, behaviours: Sequence[str]) -> list[
     settings = run.config.cloning
     episodes = [
         episode
-        for episode in training_episodes(run, train)
+        for episode in stream_training_episodes(run, train)
         if episode.steps[0].behaviour in behaviours
         and (episode.success or not settings.needs_success(episode.steps[0].behaviour))
     ]

@@ -21,7 +21,7 @@ from components.policy.rollout import play
 from components.records import Task, Trajectory
 from components.trajectories.store import read_tasks
 from flows.run.pipeline_run import Run
-from flows.run.run_data import encoder_input, families_config, read_episodes
+from flows.run.run_data import encoder_input, families_config, stream_episodes
 from flows.run.run_dream import open_dream
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.training.system_turns import policy_system
@@ -54,12 +54,15 @@ def evaluate_on_logs(run: Run) -> Stage:
 def _evaluate(run: Run, inputs: Inputs, work: Path) -> Outcome:
     config = run.config
     tasks = read_tasks(inputs["tasks"])[: config.evaluation.tasks]
-    logged = read_episodes(run, "fidelity", inputs["fidelity"])
-    wins = [episode.success for episode in logged]
+    wins: list[bool] = []
+    solved: list[Trajectory] = []
+    for episode in stream_episodes(run, "fidelity", inputs["fidelity"]):
+        wins.append(episode.success)
+        if episode.success:
+            solved.append(episode)
     outcome = Outcome(
         {}, {"logs/logged_success_rate": proportion(sum(wins), len(wins), config.evaluation.confidence)}
     )
-    solved = [episode for episode in logged if episode.success]
     model, buffer, dream = open_dream(run, inputs)
     tokens = 0
     with decoding(config):

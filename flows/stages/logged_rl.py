@@ -13,7 +13,7 @@ from components.policy.rl.task_source import EvenTasks
 from components.policy.rollout import Rollout, Stamp
 from components.records import Trajectory
 from flows.run.pipeline_run import Run
-from flows.run.run_data import families_config, training_episodes
+from flows.run.run_data import families_config, stream_training_episodes
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.training.rl_training import build_loop, finish_training, run_loop, snapshots_config
 
@@ -40,7 +40,8 @@ def _train(run: Run, inputs: Inputs, work: Path) -> Outcome:
     settings = run.config.rl.baseline
     policy = Policy.load(inputs["policy"], compute=run.compute)
     behaviours = run.config.cloning.behaviours
-    logged = [e for e in training_episodes(run, inputs["train"]) if e.steps[0].behaviour in behaviours]
+    recorded = stream_training_episodes(run, inputs["train"])
+    logged = [episode for episode in recorded if episode.steps[0].behaviour in behaviours]
     episodes = comparable_episodes(logged)
     most = max(map(len, episodes.values()))
     settings = settings.model_copy(update={"num_generations": min(settings.num_generations, most)})

@@ -129,9 +129,9 @@ def test_only_episodes_of_the_named_families_are_selected(played):
     episodes = played["expert"]
     families = {e.task.family for e in episodes}
     one = sorted(families)[0]
-    assert {e.task.family for e in episodes_of_families(episodes, [one])} == {
-        one
-    } < families and episodes_of_families(episodes, []) == episodes
+    assert {e.task.family for e in episodes_of_families(episodes, [one])} == {one} < families and list(
+        episodes_of_families(episodes, [])
+    ) == episodes
 
 
 def test_a_renamed_copy_gets_no_demonstration_of_its_own_task(monkeypatch):

@@ -33,11 +33,13 @@ class Encoder(Protocol):
     """Texts -> unit vectors.
 
     `identity` names all that the vectors depend on: an index or a cache of another identity cannot be used.
+    `depends_on_call` is True if the last bits of a vector depend on the other texts of the call.
     """
 
     name: str
     identity: str
     dimensions: int
+    depends_on_call: bool
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors [n, dimensions], float32, of length one."""
@@ -53,9 +55,11 @@ def encode_steps(encoder: Encoder, steps: Sequence[tuple[str, str]], action_weig
 
     Args: action_weight: weight of the action's cosine, from 0 to 1.
     """
-    actions = encoder([action for _, action in steps]) * np.float32(np.sqrt(action_weight))
-    states = encoder([state for state, _ in steps]) * np.float32(np.sqrt(1 - action_weight))
-    return np.concatenate([actions, states], axis=1)
+    vectors = np.empty((len(steps), 2 * encoder.dimensions), np.float32)
+    actions, states = np.split(vectors, 2, axis=1)
+    np.multiply(encoder([action for _, action in steps]), np.float32(np.sqrt(action_weight)), out=actions)
+    np.multiply(encoder([state for state, _ in steps]), np.float32(np.sqrt(1 - action_weight)), out=states)
+    return vectors
 
 
 class HashingEncoder:
@@ -63,6 +67,8 @@ class HashingEncoder:
 
     It needs no model, and its vectors are the same on every machine.
     """
+
+    depends_on_call = False
 
     def __init__(self, dimensions: int = 256) -> None:
         self.dimensions = dimensions
@@ -74,9 +80,10 @@ class HashingEncoder:
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         """See `Encoder`. Vectors are cached by text."""
-        if not texts:
-            return np.zeros((0, self.dimensions), np.float32)
-        return np.stack([self._vector(text) for text in texts])
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        for place, text in enumerate(texts):
+            vectors[place] = self._vector(text)
+        return vectors
 
     def _vector(self, text: str) -> np.ndarray:
         if text not in self._vectors:

@@ -42,6 +42,8 @@ _EXTRA_NEIGHBOURS = 24
 """Neighbours requested beyond k, because those of the query's own task are left out."""
 _SEARCH_GROWTH = 8
 """Factor of the neighbours requested next, if fewer than k remain."""
+_STEPS_A_PART = 10_000
+"""Steps that are encoded at once."""
 Step = tuple[str, str]
 """State and action."""
 
@@ -221,7 +223,7 @@ class ReplayBuffer:
             if add_copy(transition, self._copies):
                 self._followers[self._number_of[step]].append(number)
                 self._held_count += 1
-        index.add(self._encode(new_steps))
+        self._add_steps(index, new_steps)
         self._index = index
 
     def _index_whole_log(self, stored: Path | None = None, rebuild: bool = False) -> None:
@@ -250,7 +252,7 @@ class ReplayBuffer:
         """The index with exactly `steps`, in this order."""
         new_steps = [step for step in steps if step not in self._number_of]
         number_of = self._number_of | {step: index.size + place for place, step in enumerate(new_steps)}
-        index.add(self._encode(new_steps))
+        self._add_steps(index, new_steps)
         order = [number_of[step] for step in steps]
         if order != list(range(index.size)):
             index.keep(order)
@@ -260,6 +262,12 @@ class ReplayBuffer:
         if self.config.index == "chroma":
             return ChromaIndex(server=self.config.server)
         return ExactIndex(2 * self.encoder.dimensions)
+
+    def _add_steps(self, index: VectorIndex, steps: Sequence[Step]) -> None:
+        """Encode `steps` and append them to the index, in parts, so that few vectors are in memory twice."""
+        part = max(1, len(steps)) if self.encoder.depends_on_call else _STEPS_A_PART
+        for start in range(0, len(steps), part):
+            index.add(self._encode(steps[start : start + part]))
 
     def _encode(self, steps: Sequence[Step]) -> np.ndarray:
         return encode_steps(self.encoder, steps, self.config.action_weight)

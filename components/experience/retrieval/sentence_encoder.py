@@ -43,6 +43,8 @@ Embed = Callable[[Sequence[str]], np.ndarray]
 class SentenceEncoder:
     """Unit vectors of texts from a model in a directory, cached in memory and, in `embeddings`, on disk."""
 
+    depends_on_call = True  # texts of a call are padded to one length
+
     def __init__(self, name: str, folder: Path, embeddings: Path | None = None) -> None:
         """Raises ExperienceModelError if `folder` holds no readable encoder, or one that gives NaN."""
         require_encoder(folder)

@@ -162,7 +162,8 @@ class ChromaIndex:
             new_ids = list(range(first + start, first + start + len(part)))
             with server_calls(self._server):
                 self._collection.add(ids=[str(new_id) for new_id in new_ids], embeddings=part)
-            self._renumber([*self._ids, *new_ids])
+            self._numbers.update(zip(new_ids, range(self.size, self.size + len(part)), strict=True))
+            self._ids += new_ids
 
     def nearest(self, vectors: np.ndarray, count: int) -> list[list[int]]:
         """See `VectorIndex`."""

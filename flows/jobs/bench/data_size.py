@@ -5,11 +5,13 @@
 Episodes of 20 steps are made up, with texts of some 100 letters. Each part runs in a process of its own, so
 that its peak of memory is its own, and reads what the part before wrote:
 
-- `write`, `read`: the Parquet file of the transitions;
+- `write`, `read`: the Parquet file of the transitions, read as a list;
+- `stream`: one pass over its episodes, none of which is kept;
 - `validate`: all rules of Great Expectations, with the clean file;
 - `snapshot`: the DVC version of a data directory with that file;
 - `exact`, `chroma`: the replay buffer is filled, then asked for demonstrations of steps that it has not seen.
-  Time of filling and of one question are apart. Chroma's index is built up to `MOST_IN_CHROMA` transitions.
+  Time of filling, also of the processor, and of one question are apart. Chroma's index is built up to
+  `MOST_IN_CHROMA` transitions.
 """
 
 from __future__ import annotations
@@ -29,7 +31,13 @@ from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.records import TRAIN, Task, Transition
 from components.trajectories.dvc.snapshots import snapshot
 from components.trajectories.parquet_file import bytes_of_table
-from components.trajectories.store import DataLayout, read_transitions, write_tasks, write_transitions
+from components.trajectories.store import (
+    DataLayout,
+    iter_episodes,
+    read_transitions,
+    write_tasks,
+    write_transitions,
+)
 from components.trajectories.validation import validate
 from flows.printing.output import Output
 from flows.printing.table import Column, Table
@@ -37,7 +45,7 @@ from flows.printing.table import Column, Table
 EPISODE_STEPS = 20
 QUESTIONS = 64
 """Steps for which demonstrations are asked, as a batch of rollouts asks."""
-MOST_IN_CHROMA = 100_000
+MOST_IN_CHROMA = 200_000
 WORLD = "own"
 TRANSITIONS = "transitions.parquet"
 Figures = dict[str, float]
@@ -142,6 +150,13 @@ def _read(size: int, folder: Path) -> Figures:
     return {"seconds": time.perf_counter() - began}
 
 
+def _stream(size: int, folder: Path) -> Figures:
+    tasks = made_up_tasks(size)
+    began = time.perf_counter()
+    assert sum(len(episode.steps) for episode in iter_episodes(tasks, folder / TRANSITIONS)) == size
+    return {"seconds": time.perf_counter() - began}
+
+
 def _validate(size: int, folder: Path) -> Figures:
     tasks = {TRAIN: made_up_tasks(size)}
     began = time.perf_counter()
@@ -183,18 +198,25 @@ def _buffer(size: int, folder: Path, config: RetrievalConfig) -> Figures:
         )
         for number in range(QUESTIONS)
     ]
+    began_cpu = time.process_time()
     began = time.perf_counter()
     buffer = ReplayBuffer(config, transitions)
     filled = time.perf_counter()
+    filled_cpu = time.process_time()
     buffer.retrieve(questions, [f"{WORLD}/test/0"] * len(questions))
     asked = time.perf_counter()
     buffer.close()
-    return {"seconds": filled - began, "milliseconds_a_question": 1000 * (asked - filled) / QUESTIONS}
+    return {
+        "seconds": filled - began,
+        "cpu_seconds": filled_cpu - began_cpu,
+        "milliseconds_a_question": 1000 * (asked - filled) / QUESTIONS,
+    }
 
 
 PARTS: dict[str, Callable[[int, Path], Figures]] = {
     "write": _write,
     "read": _read,
+    "stream": _stream,
     "validate": _validate,
     "snapshot": _snapshot,
     "exact": _exact,

@@ -10,7 +10,7 @@ from typing import Any
 from components.errors import DataError
 from components.records import Trajectory
 from components.tracking.stage_store.hashes import file_hash
-from components.trajectories.store import DataLayout, read_tasks, read_transitions, trajectories
+from components.trajectories.store import DataLayout, iter_episodes, read_tasks
 from flows.jobs.pretraining.corpus import SETTINGS_FILE
 
 
@@ -26,9 +26,13 @@ def read_logged_corpus(layout: DataLayout, work: Path, behaviours: Sequence[str]
         DataError: a file is missing or damaged, or has no episode of `behaviours`.
     """
     tasks, transitions = layout.tasks("train"), layout.trajectories("train")
-    episodes = trajectories(read_tasks(tasks), read_transitions(transitions))
-    recorded = {episode.steps[0].behaviour for episode in episodes}
-    episodes = [episode for episode in episodes if not behaviours or episode.steps[0].behaviour in behaviours]
+    recorded: set[str] = set()
+    episodes = []
+    for episode in iter_episodes(read_tasks(tasks), transitions):
+        behaviour = episode.steps[0].behaviour
+        recorded.add(behaviour)
+        if not behaviours or behaviour in behaviours:
+            episodes.append(episode)
     if not episodes:
         raise DataError(
             f"{transitions} has no episode of {', '.join(behaviours)}.",

@@ -29,7 +29,7 @@ from components.evaluation.study.ablation_results import (
     pooled_metrics,
     variants,
 )
-from components.trajectories.store import DataLayout, read_transitions
+from components.trajectories.store import DataLayout, iter_transitions
 from flows.jobs.fidelity import examine, examine_dream
 from flows.jobs.studies.ablation_cells import Cell, read_cell, write_cell
 from flows.jobs.studies.cell_origin import Origin, origin_of
@@ -130,7 +130,8 @@ def chosen_variants(names: str, sizes: str) -> dict[str, Any]:
 
 def full_size(config: Config, root: Path) -> int:
     """Return the number of offline transitions that the full model is trained on."""
-    recorded = len(read_transitions(DataLayout.of(root, config.environment.name).trajectories("train")))
+    train = DataLayout.of(root, config.environment.name).trajectories("train")
+    recorded = sum(1 for _ in iter_transitions(train))
     return min(recorded, config.experience_model.transitions or recorded)
 
 

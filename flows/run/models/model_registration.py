@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from components.records import Trajectory
 from components.tracking.manifest import RegisteredModel
 from components.tracking.pyfunc.served_models import served_experience_model, served_policy
 from flows.run.pipeline_run import Run
-from flows.run.run_data import training_episodes
+from flows.run.run_data import stream_training_episodes
 
 SERVED_MODELS: dict[str, Callable[..., Any]] = {
     "policy": served_policy,
@@ -63,9 +63,10 @@ def _provenance(run: Run, stage: str) -> dict[str, str]:
 
 def input_example(run: Run, *, with_action: bool) -> list[dict[str, Any]]:
     """Return two rows of a model's input: a recorded training episode at its start and after some steps."""
-    episodes = training_episodes(run, run.results["validate"].outputs["train"])
-    suitable = (episode for episode in episodes if episode.success and len(episode.steps) > EXAMPLE_STEPS)
-    episode = next(suitable, episodes[0])
+    episodes = stream_training_episodes(run, run.results["validate"].outputs["train"])
+    first = next(episodes)
+    candidates = (one for one in chain([first], episodes) if one.success and len(one.steps) > EXAMPLE_STEPS)
+    episode = next(candidates, first)
     lengths = range(min(EXAMPLE_STEPS, len(episode.steps) - 1) + 1)
     return [_input_row(episode, length, with_action) for length in (lengths[0], lengths[-1])]
 

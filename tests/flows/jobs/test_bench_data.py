@@ -16,7 +16,7 @@ def test_every_part_is_measured_at_each_size(quiet_process, tmp_path):
     done = CliRunner().invoke(cli.app, ["bench", "data", "--sizes", "200,400", "--json", str(file)])
     assert done.exit_code == 0, done.output
     found = json.loads(file.read_text())["transitions"]
-    parts = ("write", "read", "validate", "snapshot", "exact", "chroma")
+    parts = ("write", "read", "stream", "validate", "snapshot", "exact", "chroma")
     for figures in found.values():
         assert {f"{part}/{name}" for part in parts for name in ("seconds", "gb")} <= figures.keys()
         assert all(value > 0 for value in figures.values())

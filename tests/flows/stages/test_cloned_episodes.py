@@ -32,7 +32,7 @@ def chosen(monkeypatch, behaviours, *overrides, most=9):
         )
         for n, (behaviour, reward) in enumerate(PLAYED)
     ]
-    monkeypatch.setattr(run_data, "training_episodes", lambda run, train: episodes)
+    monkeypatch.setattr(run_data, "stream_training_episodes", lambda run, train: iter(episodes))
     run = SimpleNamespace(config=load_config(None, [f"cloning.demonstrations={most}", *overrides]))
     return [episodes.index(episode) for episode in run_data.episodes_to_clone(run, Path(), behaviours)]
 
