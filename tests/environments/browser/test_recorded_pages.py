@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
-import yaml
+from builders import shipped
 
 from components.environments.browser.reasoning import judged
 from components.trajectories.store import read_tasks, read_transitions, trajectories
-
-ROOT = Path(__file__).parents[3]
-OBJECTS = ROOT / "seed" / "files" / "md5"
-
-
-def shipped(part: str, name: str) -> Path:
-    """Return the file in seed/ for a file of a part of data/."""
-    outs = yaml.safe_load((ROOT / "data.dvc").read_text())["outs"]
-    listing = next(out["md5"] for out in outs if out["path"] == part)
-    entries = json.loads((OBJECTS / listing[:2] / listing[2:]).read_text())
-    digest = next(entry["md5"] for entry in entries if entry["relpath"] == name)
-    return OBJECTS / digest[:2] / digest[2:]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from builders import make_transition
 
 from components.config import RetrievalConfig
 from components.errors import ExperienceModelError
+from components.experience.retrieval import replay_buffer, vector_index
 from components.experience.retrieval.encoders import HashingEncoder, encode_steps, make_encoder
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.experience.retrieval.vector_index import ChromaIndex, ExactIndex, neighbour_recall
@@ -293,6 +294,19 @@ def test_a_buffer_rebuilt_from_the_log_answers_the_same():
     assert ask(first, log) == ask(second, log)
     second.close()
     assert ask(second, log) == [[] for _ in log]
+
+
+@pytest.mark.parametrize("index", ["exact", "chroma"])
+def test_steps_that_are_encoded_in_parts_get_the_same_vectors_and_numbers(monkeypatch, index):
+    log = make_log(25)
+    config = RetrievalConfig(k=4, dimensions=64, index=index)
+    whole = ReplayBuffer(config, log)
+    monkeypatch.setattr(replay_buffer, "_STEPS_A_PART", 7)
+    monkeypatch.setattr(vector_index, "_VECTORS_PER_CALL", 3)
+    parts = ReplayBuffer(config, log)
+    assert ask(parts, log) == ask(whole, log)
+    if isinstance(whole._index, ExactIndex):
+        assert (parts._index._vectors[: parts.steps] == whole._index._vectors[: whole.steps]).all()
 
 
 def test_another_index_can_be_built_from_the_vectors():
