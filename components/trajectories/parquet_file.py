@@ -28,7 +28,7 @@ from components.trajectories.columns import bytes_of
 
 RECOVERY_ADVICE = "Type `dvc pull` to restore the versioned data, or `dreamgym collect` to record it again."
 MAX_TABLE_BYTES = 2 << 30
-"""Largest table in memory that is read. The offline data of this repository has about ten million bytes."""
+"""Largest table that is read, unpacked. The offline data of this repository has about ten million bytes."""
 SHARD_ROWS = 100_000
 """Most rows of one file."""
 _BATCH_ROWS = 1024
@@ -150,7 +150,7 @@ def _damage_reported(file: Path) -> Iterator[None]:
 def _too_large(path: Path) -> DataError:
     return DataError(
         f"{path} ({path.stat().st_size:,} bytes) brings its table above {MAX_TABLE_BYTES:,} bytes of rows.",
-        "Tables are read whole, so they must fit in memory.",
+        "Validation reads a table whole, so it must fit in memory.",
         "Take fewer episodes.",
     )
 
