@@ -13,7 +13,18 @@ from components.environments.protocol import NO_ACTION
 from components.environments.text_world.replayed_behaviours import BEHAVIOURS
 from components.errors import EnvironmentFailure
 
-NONSENSE = ("?", "", "fly to the moon", "<success>", "<end> <state>", "\n", "x" * 2000, "ünïcödé", "go \x11o", "\x00")
+NONSENSE = (
+    "?",
+    "",
+    "fly to the moon",
+    "<success>",
+    "<end> <state>",
+    "\n",
+    "x" * 2000,
+    "ünïcödé",
+    "go \x11o",
+    "\x00",
+)
 PACE_SECONDS = 2.0
 PACE_ROUNDS = 50
 """The pace is measured for so many seconds or rounds of the tasks, whichever ends first."""
