@@ -21,7 +21,7 @@ from fidelity_transfer import fidelity_transfer  # noqa: E402
 from method_table import methods, studied  # noqa: E402
 from readme_table import readme_results  # noqa: E402
 from result_files import ROOT  # noqa: E402
-from seed_rows import knowledge, meta_rewarding  # noqa: E402
+from seed_rows import knowledge, meta_rewarding, world_study  # noqa: E402
 from smollm2_table import smollm2, smollm2_kinds, smollm2_parts  # noqa: E402
 from speed_tables import data_size, dream_speed, gpu_speed, profile, update_speed  # noqa: E402
 from study_tables import families, seeds, step_cost, study, transfer, watch  # noqa: E402
@@ -59,6 +59,7 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
     "docs/experiments/no-knowledge.md": {"knowledge": knowledge},
     "docs/experiments/fidelity-and-transfer.md": {"fidelity-transfer": fidelity_transfer},
     "docs/experiments/meta-rewarding.md": {"meta-rewarding": meta_rewarding},
+    "docs/experiments/textworld.md": {"worlds-textworld": lambda: world_study("worlds-textworld")},
     "docs/experiments/foreign-worlds.md": {
         "worlds-babyai": lambda: study("worlds-babyai", "clone-successes"),
         "worlds-fidelity": world_fidelity,
