@@ -58,6 +58,9 @@ Tiny = Annotated[
 Sizes = Annotated[
     str, typer.Option(help="`data`: numbers of transitions, multiples of 20, separated by commas.")
 ]
+MostInChroma = Annotated[
+    int, typer.Option("--chroma-up-to", min=0, help="`data`: no larger size has an index of Chroma.")
+]
 Env = Annotated[str, typer.Option(metavar="NAME", help="Short for --config configs/quick-NAME.yaml.")]
 
 
@@ -86,6 +89,7 @@ def bench(
     threads: Threads = 1,
     tiny: Tiny = False,
     sizes: Sizes = "10000,100000,1000000",
+    most_in_chroma: MostInChroma = 200_000,
     env: Env = "",
     config: ConfigFile = None,
     root: Root = None,
@@ -122,6 +126,8 @@ def bench(
 
         dreamgym bench dream --env browser
 
+        dreamgym bench data --sizes 1000000 --chroma-up-to 1000000
+
         dreamgym bench dream --episodes 16 --rounds 3 --model
         .dreamgym/stages/experience_model-0123456789ab/model
     """
@@ -136,7 +142,7 @@ def bench(
             page.replace(_bench_gpu(page, settings, tiny))
             return
         if name == "data":
-            page.replace(_bench_data(page, sizes))
+            page.replace(_bench_data(page, sizes, most_in_chroma))
             return
         options = BenchSettings(model, policy, episodes, tasks, rounds, threads)
         metrics = _run_benchmark(name, page, settings, workspace, options)
@@ -198,10 +204,10 @@ def _bench_gpu(page: Output, settings: Config, tiny: bool) -> dict[str, Any]:
     return result
 
 
-def _bench_data(page: Output, sizes: str) -> dict[str, Any]:
+def _bench_data(page: Output, sizes: str, most_in_chroma: int) -> dict[str, Any]:
     from flows.jobs.bench.data_size import bench_data, print_data, read_sizes
 
-    found = bench_data(read_sizes(sizes), print_status)
+    found = bench_data(read_sizes(sizes), print_status, most_in_chroma)
     print_data(page, found)
     return {"transitions": found}
 

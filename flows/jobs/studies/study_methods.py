@@ -96,6 +96,12 @@ def _graded(about: str, option: str = "", value: float = 0) -> Method:
     return Method(f"GRPO in {about}", dream="grpo", changes=changes, is_graded=True, base=DREAM)
 
 
+WRONG_DREAMS: Mapping[str, tuple[str, str, float]] = {
+    "untrained-dream": ("the dream of the backbone itself, fine-tuned on next to nothing", "epochs", 1e-6),
+    "flipped-dream": ("a dream that learnt half of the outcomes wrong", "flipped_outcomes", 0.5),
+    "swapped-dream": ("a dream that learnt the next states of other steps", "swapped_states", 1.0),
+}
+"""Control -> what it is, and the option of the experience model that makes it wrong, with its value."""
 GRADED: dict[str, Method] = {
     "graded-full": _graded("the dream, compared with reality at the end"),
     **{
@@ -233,6 +239,16 @@ METHODS: dict[str, Method] = {
         "the dream, from the clone of the successes", changes={"cloning": {"only_successes": True}}
     ),
     **{
+        f"successes-{name}": Method(
+            f"GRPO in {about}, from the clone of the successes",
+            dream="grpo",
+            changes={"cloning": {"only_successes": True}, "experience_model": {option: value}},
+            is_control=True,
+            base="successes-grpo",
+        )
+        for name, (about, option, value) in WRONG_DREAMS.items()
+    },
+    **{
         f"{name}-grpo": Method(
             f"GRPO in the dream, from the clone after Early Experience ({name.replace('-', ' ')})",
             dream="grpo",
@@ -272,21 +288,10 @@ METHODS: dict[str, Method] = {
         "a dream without hand-written parts but those of the backbone's pretraining",
         changes=WITHOUT_KNOWLEDGE,
     ),
-    "untrained-dream": _in_dream(
-        "the dream of the backbone itself, fine-tuned on next to nothing",
-        changes={"experience_model": {"epochs": 1e-6}},
-        is_control=True,
-    ),
-    "flipped-dream": _in_dream(
-        "a dream that learnt half of the outcomes wrong",
-        changes={"experience_model": {"flipped_outcomes": 0.5}},
-        is_control=True,
-    ),
-    "swapped-dream": _in_dream(
-        "a dream that learnt the next states of other steps",
-        changes={"experience_model": {"swapped_states": 1.0}},
-        is_control=True,
-    ),
+    **{
+        name: _in_dream(about, changes={"experience_model": {option: value}}, is_control=True)
+        for name, (about, option, value) in WRONG_DREAMS.items()
+    },
     "transfer-clone": Method("cloning, half of the families", transfer=True, base=TRANSFER),
     "transfer-grpo-real": Method(
         "GRPO in reality, half of the families", real="grpo", transfer=True, base=TRANSFER
