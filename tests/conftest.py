@@ -31,8 +31,20 @@ LONGEST = (
     "deployment/test_deploy.py",
     "flows/test_retrain.py",
     "environments/test_environment_contract.py",
+    "engines/test_vllm_weight_transfer.py",
+    "flows/test_kills.py",
+    "past_runs/test_next_round.py",
+    "jobs/test_reproduce.py",
+    "jobs/test_transfer.py",
+    "flows/test_logs_alone.py",
+    "serving/test_balancer.py",
+    "cluster/test_ray.py",
+    "engines/test_vllm_server.py",
 )
-"""Files that take minutes: they run first, so that none of them is left to one process at the end."""
+"""Files that take minutes: they run first, so that none of them is left to one process at the end.
+
+Those of vLLM are apart: two servers that start at the same time on two cores need minutes.
+"""
 torch.set_num_threads(1)  # more threads do not help models as small as those of the tests
 
 
