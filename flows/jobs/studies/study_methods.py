@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from components.errors import ConfigError
@@ -239,16 +239,6 @@ METHODS: dict[str, Method] = {
         "the dream, from the clone of the successes", changes={"cloning": {"only_successes": True}}
     ),
     **{
-        f"successes-{name}": Method(
-            f"GRPO in {about}, from the clone of the successes",
-            dream="grpo",
-            changes={"cloning": {"only_successes": True}, "experience_model": {option: value}},
-            is_control=True,
-            base="successes-grpo",
-        )
-        for name, (about, option, value) in WRONG_DREAMS.items()
-    },
-    **{
         f"{name}-grpo": Method(
             f"GRPO in the dream, from the clone after Early Experience ({name.replace('-', ' ')})",
             dream="grpo",
@@ -303,6 +293,20 @@ METHODS: dict[str, Method] = {
 }
 
 
+def _from_successes(name: str, base: str = "successes-grpo") -> Method:
+    """Return the method `name`, begun with the clone of the successes."""
+    method = METHODS[name]
+    return replace(
+        method,
+        about=f"{method.about}, from the clone of the successes",
+        changes={**method.changes, "cloning": {"only_successes": True}},
+        base=base,
+    )
+
+
+METHODS |= {f"successes-{name}": _from_successes(name) for name in WRONG_DREAMS}
+METHODS |= {f"successes-{name}": _from_successes(name, BASE) for name in ("grpo-real", "s2r-grpo")}
+METHODS["successes-rounds-grpo"] = _from_successes("rounds-grpo", "successes-s2r-grpo")
 BASES = {name: method.base for name, method in METHODS.items()}
 
 
