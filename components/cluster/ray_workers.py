@@ -55,7 +55,7 @@ def connect(address: str, workers: int) -> None:
                 "machine, with the same RAY_AUTH_MODE and RAY_AUTH_TOKEN; or set cluster=local.",
             ) from error
     cores = int(ray.cluster_resources().get("CPU", 0))
-    if cores < workers:
+    if cores < workers and address != LOCAL:  # there it is a number that the first call gave
         raise ClusterError(
             f"The Ray cluster has {cores} cores, and {workers} workers are wanted.",
             next_step="Lower environment.workers and rl.dream.processes, or add machines: "
@@ -89,7 +89,10 @@ class RayWorkers:
         self._actors: list[Any] = [None] * count
         for place in range(count):
             self._start(place)
-        self._await_start(range(count))
+        try:
+            self._await_start(range(count))
+        except WorkerLost as error:
+            raise _failed(error) from None
 
     def __len__(self) -> int:
         return len(self._actors)
@@ -117,10 +120,10 @@ class RayWorkers:
         for place, reference in pending.items():
             try:
                 answers[place] = ray.get(reference)
-            except ray.exceptions.RayActorError:
-                answers[place] = WorkerLost(f"worker {place}")
             except ray.exceptions.RayTaskError as error:
                 errors.append(error.cause if isinstance(error.cause, DreamGymError) else _failed(error))
+            except _losses(ray):
+                answers[place] = WorkerLost(f"worker {place}")
             except ray.exceptions.RayError as error:
                 errors.append(_failed(error))
         if errors:
@@ -146,7 +149,10 @@ class RayWorkers:
             if not pending:
                 return answers
             for place in pending:
-                self.restart(place)
+                try:
+                    self.restart(place)
+                except WorkerLost:
+                    continue  # asked again all the same, which is a further loss
                 prepare(place)
         raise ClusterError(
             f"A worker of the Ray cluster was lost {1 + MOST_LOSSES} times in one request.",
@@ -159,6 +165,7 @@ class RayWorkers:
 
         Raises:
             ClusterError: no process starts there.
+            WorkerLost: the new one ended at once.
         """
         _import_ray().kill(self._actors[place])
         self._start(place)
@@ -197,10 +204,9 @@ class RayWorkers:
             ) from None
         except ray.exceptions.RayTaskError as error:
             raise error.cause if isinstance(error.cause, DreamGymError) else _failed(error) from None
+        except _losses(ray) as error:
+            raise WorkerLost(_first_line(error)) from None
         except ray.exceptions.RayError as error:
-            cause = getattr(error, "cause", None) or getattr(error, "__cause__", None)
-            if isinstance(cause, DreamGymError):
-                raise cause from None
             raise _failed(error) from None
 
 
@@ -238,6 +244,12 @@ class _Worker:
                 next_step="Free some space there, then type the same again: it continues from its last "
                 "checkpoint.",
             ) from None
+
+
+def _losses(ray: Any) -> tuple[type[Exception], ...]:
+    """Ray's errors of a process or machine that ended, perhaps after its answer and before it was fetched."""
+    errors = ray.exceptions
+    return errors.RayActorError, errors.ObjectLostError, errors.OutOfMemoryError, errors.NodeDiedError
 
 
 def _import_ray() -> Any:

@@ -199,6 +199,11 @@ class Config(Section):
     @model_validator(mode="after")
     def _older_weights_can_play(self) -> Config:
         dream = self.rl.dream
+        if dream.iterations and dream.processes > 1 and self.engine == "vllm-server" and not self.lora.rank:
+            raise ValueError(
+                "engine vllm-server with lora.rank: 0 needs rl.dream.processes: 1: the servers hold one "
+                "version of all weights, which one process sends; or set lora.rank=16"
+            )
         if dream.staleness and dream.processes > 1 and self.engine == "vllm-server":
             raise ValueError(
                 "rl.dream.staleness with engine vllm-server needs rl.dream.processes: 1: other processes "

@@ -44,6 +44,10 @@ class _Full(Exception):
     """A replica has all its sessions. The first argument is its answer."""
 
 
+class _Refused(Exception):
+    """A replica does not go on with the episode, such as with a lower step limit. Holds its answer."""
+
+
 class Episode:
     """What another replica must be told of a session: the last reset, and the steps since."""
 
@@ -91,7 +95,7 @@ class Balancer:
     """The ASGI application in front of the replicas.
 
     Attributes:
-        moved: sessions that went on with another replica so far.
+        moved: episodes in progress that left a replica so far.
     """
 
     def __init__(self, replicas: Replicas) -> None:
@@ -165,18 +169,21 @@ class _Session:
     async def answer(self, text: str) -> str:
         """Return the answer to a client's message, from a replica that is there.
 
-        While no replica answers, it waits for one, at most `WAIT_SECONDS`.
+        While no replica answers, or none has room for an episode in progress, it waits, at most
+        `WAIT_SECONDS`.
         """
         sent = self._episode.outgoing(text)
-        full = ""
+        full = refusal = ""
         tried: set[str] = set()
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
             try:
                 if self._connection is None and not await self._join(tried):
-                    if full or time.monotonic() > deadline:
+                    is_new = self._episode.beginning is None
+                    if refusal or (full and is_new) or time.monotonic() > deadline:
                         self.is_refused = True
-                        return full or _error("No replica of the dream answers. Connect again later.")
+                        no_answer = _error("No replica of the dream answers. Connect again later.")
+                        return refusal or full or no_answer
                     await asyncio.sleep(RETRY_SECONDS)
                     await self._balancer.replicas.look()
                     tried.clear()
@@ -184,6 +191,9 @@ class _Session:
                 answer = await self._ask(sent)
             except _Full as error:
                 full = error.args[0]
+                await self.leave()
+            except _Refused as error:
+                refusal = error.args[0]
                 await self.leave()
             except _Lost as error:
                 full = ""
@@ -206,6 +216,7 @@ class _Session:
 
         Raises:
             _Lost, _Full: as `_ask`.
+            _Refused: the episode cannot go on there.
         """
         candidates = [one for one in self._balancer.replicas.available if one.address not in tried]
         if not candidates:
@@ -226,8 +237,10 @@ class _Session:
         except (OSError, TimeoutError, InvalidHandshake, InvalidURI) as error:
             raise _Lost(str(error)) from error
         beginning = self._episode.beginning
-        if beginning is not None and _object(await self._ask(beginning)).get("type") != "observation":
-            raise _Lost("it does not go on with the episode")
+        if beginning is not None:
+            answer = await self._ask(beginning)
+            if _object(answer).get("type") != "observation":
+                raise _Refused(answer)
         return True
 
     async def _ask(self, text: str) -> str:
@@ -252,7 +265,7 @@ class _Session:
         """Leave a replica that was lost."""
         if self._replica is not None:
             self._balancer.replicas.lose(self._replica, reason)
-            self._balancer.moved += 1
+            self._balancer.moved += self._episode.beginning is not None
         await self.leave()
 
 

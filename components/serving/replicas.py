@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import logging
 import urllib.error
@@ -45,10 +46,13 @@ class Replicas:
     Args:
         token: that the replicas ask for; "" for none.
         all: in the order in which they were named.
+        version: of the dream that is served: that of the first replica that answered, until no replica with
+            it answers and another one does.
     """
 
     token: str
     all: list[Replica] = field(default_factory=list)
+    version: str = ""
 
     @property
     def available(self) -> list[Replica]:
@@ -70,11 +74,12 @@ class Replicas:
     async def look(self) -> None:
         """Ask all replicas for their version; leave out those that do not answer or are another dream."""
         found = await asyncio.gather(*(asyncio.to_thread(self._version_of, one.address) for one in self.all))
-        expected = next((version for version, fault in found if not fault), "")
+        answered = [version for version, fault in found if not fault]
+        if answered and self.version not in answered:
+            self.version = answered[0]
         for replica, (version, fault) in zip(self.all, found, strict=True):
-            if not fault and version != expected:
-                first = next(one.address for one, (_, no) in zip(self.all, found, strict=True) if not no)
-                fault = f"it serves another dream ({version}, {first} serves {expected})"
+            if not fault and version != self.version:
+                fault = f"it serves another dream ({version}, the others serve {self.version})"
             replica.version = version
             if fault:
                 self.lose(replica, fault)
@@ -92,5 +97,5 @@ class Replicas:
                 return str(json.load(answer).get("version") or ""), ""
         except urllib.error.HTTPError as error:
             return "", f"it answers with status {error.code}"
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, AttributeError, http.client.HTTPException) as error:
             return "", f"it does not answer ({getattr(error, 'reason', None) or error})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -208,13 +208,16 @@ def _whole_episodes(
     """Yield each episode once it has as many transitions as `lengths` says, in the order of their begins."""
     tasks_by_id = {task.id: task for task in tasks}
     begun: dict[str, list[Transition]] = {}
+    order: deque[str] = deque()
     for transition in transitions:
-        begun.setdefault(transition.episode_id, []).append(transition)
-        while begun:
-            episode_id, steps = next(iter(begun.items()))
-            if len(steps) != lengths[episode_id]:
-                break
-            yield _trajectory(tasks_by_id, episode_id, begun.pop(episode_id))
+        episode_id = transition.episode_id
+        if episode_id not in begun:
+            begun[episode_id] = []
+            order.append(episode_id)
+        begun[episode_id].append(transition)
+        while order and len(begun[order[0]]) == lengths[order[0]]:
+            first = order.popleft()
+            yield _trajectory(tasks_by_id, first, begun.pop(first))
 
 
 def _trajectory(tasks_by_id: dict[str, Task], episode_id: str, steps: list[Transition]) -> Trajectory:

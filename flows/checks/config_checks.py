@@ -33,12 +33,14 @@ def check_settings(root: Path, config: Config, file: Path | None = None, *, trai
 
     Raises:
         ConfigError: the message names what differs with both values, or what a model cannot do.
+        ClusterError: no Ray cluster answers, or it has fewer cores than the run wants workers.
         ExperienceModelError: the encoder of retrieval is missing.
         DataError: a file under `data/` or of a model is damaged.
     """
     require_device(config)
     if training:
         _require_one_process(config)
+        _require_cluster(config)
         config.require_endpoint_user()
         require_backbone(config)
         encoder_identity(config.retrieval)  # refuses a missing encoder now, not after the first stage
@@ -80,6 +82,15 @@ def _require_one_process(config: Config) -> None:
         "Expected 1.",
         "Set rl.dream.processes=1.",
     )
+
+
+def _require_cluster(config: Config) -> None:
+    """Raise ClusterError if the cluster of other machines is missing or too small for a later stage."""
+    from components.cluster.ray_workers import LOCAL, connect
+
+    if config.cluster and config.cluster != LOCAL:
+        dream = config.rl.dream
+        connect(config.cluster, max(config.environment.workers, dream.processes if dream.iterations else 1))
 
 
 def require_backbone(config: Config) -> None:

@@ -106,10 +106,9 @@ def _train(run: Run, policy_version: str, inputs: Inputs, work: Path) -> Outcome
     config = run.config
     recorded = [step for episode in known_episodes(run, inputs) for step in episode.steps]
     weights = stored_weights(inputs["policy"]).count
-    finished_iterations = read_iteration_count(
-        work / CHECKPOINT, weights
-    )  # an interrupted iteration runs again
     staleness = config.rl.dream.staleness
+    # An interrupted iteration runs again.
+    finished_iterations = read_iteration_count(work / CHECKPOINT, weights, staleness)
     dreamed = read_log(work / REPLAY, shards=remembered_iterations(finished_iterations, staleness))
     open_world = partial(
         dream_with,

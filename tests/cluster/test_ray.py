@@ -68,6 +68,15 @@ def kill(workers, place):
     os.kill(workers.process_ids()[place][1], signal.SIGKILL)
 
 
+class EndsOnItsSecondStart:
+    def __init__(self, folder):
+        number = len(list(folder.iterdir()))
+        (folder / str(number)).touch()
+        if number == 1:
+            os._exit(1)
+        self.answer = lambda: ["first", "second", "third"][number]
+
+
 class TestEnvironment:
     @pytest.fixture
     def adapter(self):
@@ -194,9 +203,18 @@ class TestPlayer:
 
 
 class TestWorkers:
-    def test_more_workers_than_cores_are_refused(self):
+    def test_more_workers_than_cores_of_the_machines_are_refused(self):
         with pytest.raises(ClusterError, match=r"has \d+ cores, and 100 workers"):
-            RayWorkers("local", 100, dict)
+            RayWorkers("auto", 100, dict)
+        connect("local", 100)  # its workers share this machine's cores anyway
+
+    def test_a_replacement_that_ends_at_its_start_is_replaced_too(self, tmp_path):
+        workers = RayWorkers("local", 1, partial(EndsOnItsSecondStart, tmp_path))
+        kill(workers, 0)
+        prepared = []
+        assert workers.call_surely({0: ("answer", ())}, prepared.append) == {0: "third"}
+        assert prepared == [0]
+        workers.close()
 
     def test_a_worker_with_other_code_is_refused_before_it_computes(self, monkeypatch):
         here = this_installation()

@@ -81,8 +81,14 @@ def test_ray_needs_the_token_and_shares_the_workspace():
             assert variables["RAY_AUTH_MODE"]["value"] == "token"
             assert variables["RAY_AUTH_TOKEN"]["valueFrom"]["secretKeyRef"]["key"] == "RAY_AUTH_TOKEN"
             assert str(port["port"]) in " ".join(container["command"])
+    worker = {entry["name"]: entry for entry in containers_of(WORKER)[0]["env"]}
+    (container,) = containers_of(workload_of("ray", "ray-workers"))
+    shared = [name for name in worker if name.startswith(("PREFECT", "MLFLOW", "AWS"))]
+    assert [worker[name] for name in shared] == [part for part in container["env"] if part["name"] in shared]
     assert files["ray-head"][-1]["kind"] == "NetworkPolicy"
-    assert "ARG RAY=" in (INFRA / "Dockerfile").read_text()
+    dockerfile = (INFRA / "Dockerfile").read_text()
+    assert "-t dreamgym:ray --build-arg RAY=1" in dockerfile and "ARG RAY=" in dockerfile
+    assert [image["newTag"] for image in files["kustomization"][0]["images"]] == ["ray"]
 
 
 @pytest.mark.parametrize("overlay", ["gpu", "vllm"])
@@ -129,5 +135,10 @@ def test_vllm_itself_reads_the_servers_arguments():
     (container,) = containers_of(workload_of("vllm", "vllm"))
     program, verb, *arguments = container["command"]
     read = make_arg_parser(FlexibleArgumentParser()).parse_args(arguments)
-    assert (program, verb, read.model_tag, read.port) == ("vllm", "serve", "models/base", 8000)
+    assert (program, verb, read.model_tag, read.port) == (
+        "vllm",
+        "serve",
+        "/workspace/dreamgym/models/base",
+        8000,
+    )
     assert (read.enable_lora, read.max_loras, read.logprobs_mode) == (True, 2, "processed_logprobs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socketserver
 import threading
 import time
 import urllib.request
@@ -141,6 +142,79 @@ def test_a_replaced_server_is_used_again_and_another_dream_is_not(learnt, lesson
                 until(lambda: "serves another dream (another, " in balancer.replicas.all[1].fault)
             with serving(learnt, lessons, version="one", port=port):
                 until(lambda: not balancer.replicas.all[1].fault)
+
+
+def test_the_dream_that_was_served_first_stays_although_the_first_server_has_another(learnt, lessons):
+    with ExitStack() as opened, serving(learnt, lessons, version="one") as second:
+        first = opened.enter_context(serving(learnt, lessons, version="one"))
+        port = int(first.rpartition(":")[2])
+        opened.close()
+        with balancing([first, second]) as (_, balancer):
+            until(lambda: [one.fault == "" for one in balancer.replicas.all] == [False, True])
+            with serving(learnt, lessons, version="another", port=port):
+                until(
+                    lambda: "another dream (another, the others serve one)" in balancer.replicas.all[0].fault
+                )
+                assert not balancer.replicas.all[1].fault
+            with serving(learnt, lessons, version="one", port=port):
+                until(lambda: len(balancer.replicas.available) == 2)
+
+
+@pytest.mark.parametrize("body", [b"{", b"[1]", b"nonsense"])
+def test_a_server_with_half_an_answer_is_left_out_and_the_others_serve_on(learnt, lessons, body):
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"
+
+    class Half(socketserver.BaseRequestHandler):
+        def handle(self):
+            self.request.recv(1000)
+            self.request.sendall(body if body == b"nonsense" else head + body)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Half) as other, serving(learnt, lessons) as good:
+        thread = threading.Thread(target=other.serve_forever)
+        thread.start()
+        try:
+            with balancing([f"http://127.0.0.1:{other.server_address[1]}", good]) as (_, balancer):
+                until(lambda: not balancer.replicas.all[1].fault)
+                assert "does not answer" in balancer.replicas.all[0].fault
+        finally:
+            other.shutdown()
+            thread.join(20)
+
+
+def test_an_episode_in_progress_waits_for_room(learnt, lessons):
+    episode = lessons[0]
+    with ExitStack() as first, serving(learnt, lessons, rows=1) as second:
+        servers = [first.enter_context(serving(learnt, lessons, rows=1)), second]
+        with balancing(servers) as (url, balancer), client(url) as env, ExitStack() as other:
+            until(lambda: len(balancer.replicas.available) == 2)
+            env.reset(task_id=episode.task.id)
+            taken = other.enter_context(client(second))
+            taken.reset(index=0)
+            first.close()
+            threading.Timer(0.5, other.close).start()
+            result = env.step({"action": episode.steps[0].action})
+            assert result.observation["state"] == episode.states[1]
+
+
+def test_a_server_that_does_not_go_on_with_an_episode_stays_in_use(learnt, lessons):
+    """It has a lower step limit, which is no part of a dream's version."""
+    episode = lessons[0]
+    with ExitStack() as first, serving(learnt, lessons, steps=2) as second:
+        servers = [first.enter_context(serving(learnt, lessons)), second]
+        with balancing(servers) as (url, balancer), connect(url.replace("http", "ws") + "/ws") as socket:
+            until(lambda: len(balancer.replicas.available) == 2)
+            messages = [{"type": "reset", "data": {"task_id": episode.task.id}}]
+            messages += [
+                {"type": "step", "data": {"action": step.action}} for step in [*episode.steps, *episode.steps]
+            ][:3]
+            for message in messages[:-1]:
+                socket.send(json.dumps(message))
+                assert json.loads(socket.recv(timeout=20))["type"] == "observation"
+            first.close()
+            socket.send(json.dumps(messages[-1]))
+            answer = json.loads(socket.recv(timeout=20))
+            assert answer["type"] == "error" and "fewer than 2" in answer["data"]["message"]
+            assert not balancer.replicas.all[1].fault
 
 
 def test_full_servers_refuse_and_one_with_room_is_found(learnt, lessons):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +39,23 @@ def save_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise cannot_write(path, error) from error
 
 
-def checkpoint_limit(weights: int) -> int:
-    """The largest checkpoint, in bytes, for a model of `weights` parameters."""
-    return LEAST_LIMIT + TIMES_MODEL * 4 * weights
+def checkpoint_limit(weights: int, copies: int = 0) -> int:
+    """The largest checkpoint, in bytes, for a model of `weights` parameters.
+
+    Args:
+        copies: further weights that it may hold: those with which rollouts ahead of the update are played.
+    """
+    return LEAST_LIMIT + (TIMES_MODEL + copies) * 4 * weights
 
 
-def model_checkpoint_limit(model: nn.Module) -> int:
+def model_checkpoint_limit(model: nn.Module, copies: int = 0) -> int:
     """`checkpoint_limit` of `model`."""
-    return checkpoint_limit(sum(weight.numel() for weight in model.parameters()))
+    return checkpoint_limit(sum(weight.numel() for weight in model.parameters()), copies)
 
 
 def read_checkpoint(path: Path, limit: int) -> dict[str, Any]:
@@ -86,8 +92,7 @@ def _refuse_large(path: Path, size: int, limit: int) -> None:
     if size > limit:
         raise TrainingError(
             f"The checkpoint {path} has {size:,} bytes.",
-            f"Expected at most {limit:,}: {TIMES_MODEL} times the weights of its model and "
-            f"{LEAST_LIMIT:,} more.",
+            f"Expected at most {limit:,}, by the size of its model.",
             _how_to_restart(path),
         )
 

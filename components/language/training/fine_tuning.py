@@ -12,7 +12,7 @@ from typing import Any
 from peft import PeftModel
 from transformers import PreTrainedModel
 
-from components.errors import DataError, TrainingError
+from components.errors import DataError, DreamGymError, TrainingError
 from components.language.adapters import without_adapters
 from components.language.compute import Compute
 from components.language.output_head import has_plain_head
@@ -164,9 +164,13 @@ def _observe(run: TrainingRun, observer: _Observer | None, *, is_over: bool = Fa
         is_due = parallel.sums([float(is_due)])[0] > 0
     state = run.state_dict() if is_due else None
     if observer is not None:
-        if state is not None:
-            observer.save(state)
-        observer.report(run)
+        try:
+            if state is not None:
+                observer.save(state)
+            observer.report(run)
+        except DreamGymError:
+            parallel.leave_job()
+            raise
 
 
 def _read_saved_state(path: Path, key: str, limit: int) -> dict[str, Any] | None:

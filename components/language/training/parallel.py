@@ -68,6 +68,15 @@ def run_on_all_ranks(function: Callable[..., Answer], *arguments: Any, own: Sequ
         raise
 
 
+def leave_job() -> None:
+    """Rank 0 fails in a job where the workers do not, such as on a full disk: they wait within the job.
+
+    The jobs that follow are its own alone, and the launcher ends the workers with it.
+    """
+    if size() > 1:
+        _rank_state[_BROKEN] = True
+
+
 def set_rank_state(name: str, value: Any) -> None:
     """Keep a value in this process for later jobs."""
     _rank_state[name] = value

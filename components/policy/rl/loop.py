@@ -294,9 +294,8 @@ class Loop:
 
     def _resume(self) -> None:
         if self.checkpoint is not None and self.checkpoint.is_file():
-            self.load_state_dict(
-                read_loop_checkpoint(self.checkpoint, model_checkpoint_limit(self.policy.model))
-            )
+            limit = model_checkpoint_limit(self.policy.model, self._staleness)
+            self.load_state_dict(read_loop_checkpoint(self.checkpoint, limit))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that the remaining iterations depend on."""

@@ -12,18 +12,19 @@ CHECKPOINT_KEYS = {"policy", "optimizers", "own_optimizers", "algorithm", "tasks
 """Keys of a checkpoint."""
 
 
-def read_iteration_count(checkpoint: Path, weights: int = 0) -> int:
+def read_iteration_count(checkpoint: Path, weights: int = 0, staleness: int = 0) -> int:
     """Return the number of finished iterations of a checkpoint; 0 if there is none.
 
     Args:
         weights: number of the policy's weights, which bounds the size of the checkpoint.
+        staleness: of the loop, which keeps as many earlier weights.
 
     Raises:
         TrainingError: the file is not the checkpoint of an RL loop.
     """
     if not checkpoint.is_file():
         return 0
-    return int(read_loop_checkpoint(checkpoint, checkpoint_limit(weights))["state"]["iteration"])
+    return int(read_loop_checkpoint(checkpoint, checkpoint_limit(weights, staleness))["state"]["iteration"])
 
 
 def read_loop_checkpoint(checkpoint: Path, limit: int) -> dict[str, Any]:

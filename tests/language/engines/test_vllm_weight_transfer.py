@@ -1,7 +1,10 @@
 """All weights of both models of a run to real vLLM servers on the CPU, by vLLM's weight transfer."""
 
 import multiprocessing
+import socket
+from types import SimpleNamespace
 
+import httpx
 import pytest
 from vllm_models import NEEDS_VLLM, VOCABULARY, make_model, perturb, require_numbers_of
 from vllm_servers import running, served, stop
@@ -10,7 +13,7 @@ from components.config import LoraConfig
 from components.errors import ConfigError, TrainingError
 from components.language.adapters import add_lora
 from components.language.engines.open_engine import open_engine
-from components.language.engines.vllm.weight_transfer import WeightTransfer
+from components.language.engines.vllm.weight_transfer import WeightTransfer, own_address
 
 pytestmark = NEEDS_VLLM
 GLOO = ("--weight-transfer-config", '{"backend": "gloo"}')
@@ -72,11 +75,51 @@ def test_a_server_that_is_lost_and_started_again_gets_the_weights_in_use(servers
     require_numbers_of(model, open_engine(model, VOCABULARY, served(servers.urls[:2]), 0, "policy"))
 
 
+def test_a_server_that_tells_other_weights_than_it_was_sent_gets_them_again(servers):
+    """As one does that was started again while nothing was asked of it; a real start takes minutes."""
+    model = trained(9)
+    host = open_engine(model, VOCABULARY, served(servers.urls[:2]), 0, "policy").host
+    syncs = host.syncs
+    told = httpx.post(servers.urls[0] + "/update_weight_version", json={"new_version": "default"})
+    assert told.status_code == 200
+    engine = open_engine(model, VOCABULARY, served(servers.urls[:2]), 0, "policy")
+    assert engine.host is host and host.syncs == syncs and set(host._replicas.alive) == set(servers.urls[:2])
+    versions = {httpx.get(url + "/weight_info").json()["weight_version"] for url in servers.urls[:2]}
+    assert versions == {host._digest}
+    require_numbers_of(model, engine)
+
+
 def test_a_role_without_servers_names_the_command(servers):
     with pytest.raises(
         ConfigError, match="None of the servers .* serves the policy.*--served-model-name policy"
     ):
         open_engine(trained(2), VOCABULARY, served(servers.urls[2:]), 0, "policy")
+
+
+def test_servers_on_other_machines_meet_at_an_address_that_they_reach(monkeypatch):
+    """No second machine is at hand, so the connection is made up."""
+    ways = {("localhost", 8001): "127.0.0.1", ("10.0.0.4", 443): "10.0.0.9"}
+
+    class Connection:
+        def __init__(self, place, timeout):
+            self.address = ways[place]
+
+        def __enter__(self):
+            return SimpleNamespace(getsockname=lambda: (self.address, 1))
+
+        def __exit__(self, *_):
+            pass
+
+    class Socket(Connection):
+        def __init__(self, family):
+            self.address = "10.0.0.9"
+
+        def __enter__(self):
+            return SimpleNamespace(bind=lambda place: None, getsockname=lambda: (self.address, 29500))
+
+    monkeypatch.setattr(socket, "create_connection", Connection)
+    monkeypatch.setattr(socket, "socket", Socket)
+    assert own_address(["http://localhost:8001", "https://10.0.0.4"]) == ("10.0.0.9", 29500)
 
 
 def send_from_a_worker(urls, answers):

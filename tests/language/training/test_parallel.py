@@ -167,6 +167,17 @@ def train(place: Path):
     (place / "results.json").write_text(json.dumps(results))
 
 
+def launched(place, divides_weights=False):
+    """This file as a program in two processes."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--standalone"]
+    paths = os.pathsep.join(str(Path(__file__).parents[up]) for up in (2, 3))
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths, "ACCELERATE_USE_CPU": "true"}
+    environment |= {"ACCELERATE_USE_FSDP": str(divides_weights).lower()}
+    return subprocess.run(
+        [*launch, __file__, str(place)], capture_output=True, text=True, timeout=240, env=environment
+    )
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("divides_weights", [False, True])
 def test_two_processes_give_the_weights_of_one(tmp_path, divides_weights):
@@ -175,20 +186,7 @@ def test_two_processes_give_the_weights_of_one(tmp_path, divides_weights):
     for place in places:
         place.mkdir()
     train(places[0])
-    launch = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc_per_node",
-        "2",
-        "--standalone",
-        __file__,
-        str(places[1]),
-    ]
-    paths = os.pathsep.join(str(Path(__file__).parents[up]) for up in (2, 3))
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths, "ACCELERATE_USE_CPU": "true"}
-    environment |= {"ACCELERATE_USE_FSDP": str(divides_weights).lower()}
-    completed = subprocess.run(launch, capture_output=True, text=True, timeout=240, env=environment)
+    completed = launched(places[1], divides_weights)
     assert completed.returncode == 0, completed.stderr[-3000:]
     one, two = (json.loads((place / "results.json").read_text()) for place in places)
     assert one["error"] == two["error"]
@@ -222,6 +220,15 @@ def test_two_processes_give_the_weights_of_one(tmp_path, divides_weights):
         )
 
 
+@pytest.mark.timeout(300)
+def test_a_disk_that_refuses_a_checkpoint_ends_all_processes(tmp_path):
+    """Only rank 0 writes, so the other waits for it within the job: it must not be waited for in turn."""
+    (tmp_path / "results.json").touch()  # a file where the checkpoint's folder would be
+    completed = launched(tmp_path / "results.json")
+    assert completed.returncode != 0
+    assert "DataError" in completed.stderr and "results.json" in completed.stderr
+
+
 def test_the_shares_of_all_ranks_are_all_items(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
     shares = []
@@ -236,5 +243,7 @@ if __name__ == "__main__":
     if parallel.is_worker():
         parallel.serve()
     else:
-        train(Path(sys.argv[1]))
-        parallel.stop_workers()
+        try:
+            train(Path(sys.argv[1]))
+        finally:
+            parallel.stop_workers()

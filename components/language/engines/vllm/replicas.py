@@ -109,7 +109,7 @@ class Replicas:
                 if self._client.get(url + "/health", timeout=HEALTH_SECONDS).status_code != 200:
                     continue
                 prepare(url)
-            except (httpx.HTTPError, TrainingError) as error:
+            except (httpx.HTTPError, ConfigError, TrainingError) as error:
                 _LOG.warning("The server %s answers again, but cannot be used: %s", url, error)
                 continue
             with self._lock:
@@ -189,10 +189,11 @@ class Replicas:
                     "Expected a vLLM server for this run's base model.",
                     START,
                 )
-        self._leave_out(url, problem)
+        self.leave_out(url, problem)
         return None
 
-    def _leave_out(self, url: str, problem: str) -> None:
+    def leave_out(self, url: str, problem: str) -> None:
+        """Send nothing to this replica until it is taken back."""
         with self._lock:
             if url in self.alive:
                 self.alive = [other for other in self.alive if other != url]

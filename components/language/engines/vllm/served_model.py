@@ -28,7 +28,13 @@ from components.language.engines.vllm.probe import SyncProbe, mean_gap, probe_te
 from components.language.engines.vllm.replicas import START, Replicas
 from components.language.engines.vllm.requests import Request, barred_ids, sampling_parameters
 from components.language.engines.vllm.vllm_engine import ROLES, Role
-from components.language.engines.vllm.weight_transfer import backend_for, start_command, transfer_for
+from components.language.engines.vllm.weight_transfer import (
+    WEIGHT_INFO,
+    backend_for,
+    read_version,
+    start_command,
+    transfer_for,
+)
 from components.language.engines.vllm.weights import has_servable_adapters, signature_of, weights_digest
 from components.language.sequence_limits import longest_sequence
 
@@ -112,12 +118,25 @@ class ServedModel:
             TrainingError: the weights did not arrive, or no server answers.
         """
         digest = weights_digest(model)
+        if self._has_sent:
+            self._leave_out_started_again()
+        if not self._replicas.alive:
+            self._replicas.take_back(partial(self._prepare, model))
         if digest != self._digest or not self._holds_the_servers():
             self._sync(model)
             self.syncs += 1
             self._digest = digest
         if self._replicas.lost:
             self._replicas.take_back(partial(self._prepare, model))
+
+    def _leave_out_started_again(self) -> None:
+        """Leave out servers that lost the weights they were sent, and those that do not answer.
+
+        A server that was started again answers under the same name, with the weights of its files.
+        """
+        for url, version in self._replicas.ask_all(WEIGHT_INFO, None, read_version).items():
+            if _HOLDERS.get(url) == id(self) and version != self._digest:
+                self._replicas.leave_out(url, f"it was started again and holds the weights {version:.12}")
 
     def _sync(self, model: Any) -> None:
         if self._is_sent_whole(model):
@@ -134,7 +153,7 @@ class ServedModel:
             self._probe.require_arrived(expected, logprobs, f"the server {url}")
 
     def _send(self, model: Any, urls: Sequence[str]) -> None:
-        transfer_for(self._compute, self._role).send(model, urls)
+        transfer_for(self._compute, self._role).send(model, urls, weights_digest(model))
         self._has_sent = True
         _HOLDERS.update(dict.fromkeys(urls, id(self)))
 

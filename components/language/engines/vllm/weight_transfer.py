@@ -9,7 +9,8 @@ from __future__ import annotations
 import multiprocessing
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +25,8 @@ from components.language.engines.vllm.plugin import GLOO, register
 from components.language.engines.vllm.weights import base_weights, merged
 
 NCCL = "nccl"
+WEIGHT_INFO = "/weight_info"
+"""Path at which a server names its weights: by the last transfer, or `default` since its start."""
 WIRE = {"fp32": torch.float32, "bf16": torch.bfloat16}
 """Type in which weights are sent, by precision; the servers convert to their own."""
 
@@ -64,11 +67,15 @@ class WeightTransfer:
         self._compute = compute
         self._start = start_command(role, backend_for(compute))
         self._urls: list[str] = []
+        self._version = ""
         self._source: Any = _Weights(WIRE[compute.precision])
         self._engine: Any = None
 
-    def send(self, model: Any, urls: Sequence[str]) -> None:
+    def send(self, model: Any, urls: Sequence[str], version: str) -> None:
         """Give all servers of `urls` the present weights of `model`; adapters are merged.
+
+        Args:
+            version: name of these weights, which a server tells at `WEIGHT_INFO` until it is started again.
 
         Raises:
             ConfigError: a server takes no weights.
@@ -77,9 +84,10 @@ class WeightTransfer:
         client = _Servers(urls, self._compute.vllm.timeout_seconds, self._start)
         self._source.take(merged(model))
         try:
-            if self._engine is None or self._urls != list(urls):
+            if self._engine is None or self._urls != list(urls) or client.versions() != {self._version}:
                 self._engine = self._meet(client, urls)
                 self._urls = list(urls)
+            client.version = self._version = version
             self._engine.client = client
             client.pause()
             self._engine.send_weights()
@@ -103,7 +111,7 @@ class WeightTransfer:
         """Form the group of the trainer and every worker of the servers."""
         from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
 
-        address, port = _own_address(urls[0])
+        address, port = own_address(urls)
         options: dict[str, Any] = {
             "master_address": address,
             "master_port": port,
@@ -166,6 +174,7 @@ class _Servers:
         self._client = httpx.Client(timeout=timeout_seconds)
         self._pool = ThreadPoolExecutor(max(len(urls), 1), thread_name_prefix="weight-transfer")
         self._workers: dict[str, int] = {}
+        self.version = ""
 
     def close(self) -> None:
         """Close the connections; a message that still waits for a lost group is not waited for."""
@@ -182,6 +191,10 @@ class _Servers:
         answers = self._each(lambda url: self._send("GET", url, "/get_world_size"))
         self._workers = {url: int(answer["world_size"]) for url, answer in answers.items()}
         return sum(self._workers.values())
+
+    def versions(self) -> set[str]:
+        """The names of the weights that the servers hold."""
+        return set(map(read_version, self._each(lambda url: self._send("GET", url, WEIGHT_INFO)).values()))
 
     def pause(self) -> None:
         """Wait for answers that are in the making, begin no further ones, and empty the cache."""
@@ -213,13 +226,15 @@ class _Servers:
         self._each(lambda url: self._send("POST", url, "/update_weights", {"update_info": update_info}))
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
-        """End the transfer."""
-        self._each(lambda url: self._send("POST", url, "/finish_weight_update", {}))
+        """End the transfer; the servers then tell `version`."""
+        body = {"weight_version": self.version}
+        self._each(lambda url: self._send("POST", url, "/finish_weight_update", body))
 
     def _each(self, send: Callable[[str], Any]) -> dict[str, Any]:
         """Address -> answer of each server, asked at the same time; the first error is raised at once."""
-        asked = {url: self._pool.submit(send, url) for url in self._urls}
-        return {url: future.result() for url, future in asked.items()}
+        asked = {self._pool.submit(send, url): url for url in self._urls}
+        answers = {asked[future]: future.result() for future in as_completed(asked)}
+        return {url: answers[url] for url in self._urls}
 
     def _send(self, method: str, url: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """The answer of one server.
@@ -251,12 +266,24 @@ class _Servers:
         return response.json() if response.content else None
 
 
-def _own_address(url: str) -> tuple[str, int]:
-    """This machine's address on the way to the server, and a free port."""
-    parts = urlsplit(url)
-    host = parts.hostname or "127.0.0.1"
-    with socket.create_connection((host, parts.port or 80), timeout=10) as connection:
-        address = connection.getsockname()[0]
+def read_version(answer: Any) -> str:
+    """The name of the weights in a server's answer at `WEIGHT_INFO`."""
+    return str(answer["weight_version"])
+
+
+def own_address(urls: Sequence[str]) -> tuple[str, int]:
+    """This machine's address on the way to the servers, and a free port.
+
+    If some are on this machine and others are not, it is the address on the way to one that is not.
+    """
+    address = ""
+    for url in urls:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        with socket.create_connection((parts.hostname or "127.0.0.1", port), timeout=10) as connection:
+            address = connection.getsockname()[0]
+        if not ip_address(address).is_loopback:
+            break
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as free:
         free.bind((address, 0))
         return address, free.getsockname()[1]
