@@ -8,6 +8,7 @@ import pytest
 import torch
 from builders import VOCABULARY, make_model, make_task, make_transition
 
+from components.cluster import ray_workers
 from components.config import load_config
 from components.errors import ConfigError, DataError
 from components.files import write_json
@@ -133,6 +134,16 @@ def test_a_device_that_is_not_there_is_refused_before_anything_runs(tmp_path, tr
     with pytest.raises(ConfigError, match="device is cuda, and torch .* finds no CUDA device"):
         check_settings(tmp_path, load_config(None, ["device=cuda"]), training=training)
     check_settings(tmp_path, load_config(None, ["device=cpu"]), training=training)
+
+
+def test_a_cluster_is_asked_for_the_workers_of_the_largest_stage(recorded, monkeypatch):
+    """`tests/cluster` has a real one; here only what is asked of it counts."""
+    asked = []
+    monkeypatch.setattr(ray_workers, "connect", lambda *wanted: asked.append(wanted))
+    for address in ("auto", "local"):  # on one machine the workers share its cores anyway
+        options = [f"cluster={address}", "environment.workers=2", "rl.dream.processes=5"]
+        check_settings(recorded, load_config(None, options))
+    assert asked == [("auto", 5)]
 
 
 def test_how_a_backbone_is_used_may_differ_from_when_it_was_made(tmp_path):
