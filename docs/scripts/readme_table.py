@@ -22,7 +22,7 @@ def readme_results() -> str:
     head = [
         "on held-out real games",
         "value (95 %), n",
-        "real steps in RL (ever read)",
+        "real steps in RL (with logs and checks)",
         "clone",
         "RL in reality",
     ]
@@ -41,7 +41,7 @@ def games(name: str, own: Metrics, metric: str = SUCCESS) -> str:
 
 
 def steps_of(own: Metrics) -> str:
-    """Return the real steps of RL, and in brackets all that the models ever read, if known."""
+    """Return the real steps of RL, and in brackets those with logs, pretraining and checks, if known."""
     ever = real_steps_ever(own)
     return f"{own['cost/real_interactions'].value:,.0f}" + (f" ({ever})" if ever else "")
 
@@ -79,7 +79,7 @@ def logs_only_row() -> list[str]:
         "; ".join(
             f"{word} {linked(short(metrics[control][SUCCESS]), name)}"
             for word, control in (
-                ("not fine-tuned, two seeds", "untrained-dream"),
+                ("not fine-tuned, so the clone as it was, two seeds", "untrained-dream"),
                 ("outcomes half wrong, one seed", "flipped-dream"),
                 ("swapped states, two seeds", "swapped-dream"),
             )

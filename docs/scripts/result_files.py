@@ -54,7 +54,9 @@ def read_cells(name: str) -> dict[str, list[Cell]]:
 
 
 def interval(estimate: Estimate, form: str = ".3f") -> str:
-    """Return `value (low to high)`. Args: form: format of each number."""
+    """Return `value (low to high)`, or the value alone if it has no interval. Args: form: of each number."""
+    if estimate.low == estimate.high:
+        return f"{estimate.value:{form}}"
     return f"{estimate.value:{form}} ({estimate.low:{form}} to {estimate.high:{form}})"
 
 

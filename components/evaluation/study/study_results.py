@@ -40,10 +40,10 @@ def summarise(
     - `cost/...`: means over the seeds. `cost/offline_transitions` and `cost/pretraining_transitions` only if
       all cells know them (`Cell.recorded_transitions`).
     - `difference/success_rate` and `difference/p_value`: two-sided, Holm-corrected over all methods with the
-      same base.
+      same base and more than one seed. With one seed the interval covers further games alone.
     - `ratio/success_rate`: of the method's rate to its base's on the same seeds and games (`crossed_ratio`);
       left out if the base's rate may be 0.
-    - `ratio/non_inferior`: 1 if its low end is at least `MARGIN`, else 0.
+    - `ratio/non_inferior`: 1 if its low end is at least `MARGIN`, else 0; left out with one seed.
     - `reached/...`: see `reach_metrics`.
     - `watched/rollout_agreement`: share of replayed dreamed successes that were confirmed, a mean over the
       seeds.
@@ -82,6 +82,7 @@ def _add_comparisons(
     """Add each method's comparison with its base; p-values with the same base are corrected together.
 
     Where another base takes the place of one without cells there is no p-value: that test was not planned.
+    Nor has a method with one seed: its test would be over games alone.
     """
     base_of = bases_present(cells, against, bases)
     for base in dict.fromkeys(base_of.values()):
@@ -94,7 +95,7 @@ def _add_comparisons(
             {
                 name: crossed_p_value(_differences(*rows))
                 for name, rows in row_pairs.items()
-                if bases.get(name, against) == base
+                if bases.get(name, against) == base and len(rows[0]) > 1
             }
         )
         for name, rows in row_pairs.items():
@@ -159,7 +160,8 @@ def _comparison_metrics(method_rows: Rows, base_rows: Rows) -> dict[str, Estimat
         ratio = crossed_ratio(won, base_won)
         if math.isfinite(ratio.high):
             metrics["ratio/success_rate"] = ratio
-            metrics["ratio/non_inferior"] = exact_value(ratio.low >= MARGIN)
+            if len(method_rows) > 1:
+                metrics["ratio/non_inferior"] = exact_value(ratio.low >= MARGIN)
     return metrics
 
 

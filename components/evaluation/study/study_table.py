@@ -105,7 +105,8 @@ def _row(name: str, metrics: Mapping[str, Estimate], cells: Sequence[Cell], base
         difference_cell = f"{base_prefix}{difference.value:+.3f} ({interval})"
     if ratio:
         difference_cell += f", ratio {ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
-        if metrics["ratio/non_inferior"].value:
+        not_inferior = metrics.get("ratio/non_inferior")
+        if not_inferior and not_inferior.value:
             difference_cell += ", not inferior"
     return [
         name,

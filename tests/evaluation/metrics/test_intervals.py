@@ -105,7 +105,9 @@ def test_weights_are_numbers_of_observations():
     assert clustered_proportion([3, 1], ["a", "b"], weights=[4, 4]).value == 0.5
     assert clustered_proportion([3, 1], ["a", "b"], weights=[4, 4]).n == 8
     assert clustered_proportion([], []) == proportion(0, 0)
-    assert clustered_proportion([True] * 5, list("abcab")) == proportion(5, 5)
+    alike = clustered_proportion([True] * 5, list("abcab"))
+    assert (alike.n, alike.low, alike.high) == (5, proportion(3, 3).low, 1.0), "each cluster counts once"
+    assert clustered_proportion([True] * 3, list("abc")) == proportion(3, 3)
     with pytest.raises(ValueError, match="expected equal counts"):
         clustered_proportion([True], [])
 
