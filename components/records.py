@@ -103,8 +103,9 @@ class Trajectory:
         return replace(self, steps=tuple(replace(step, thought="") for step in self.steps))
 
     def without_lost_actions(self) -> Trajectory:
-        """The trajectory without the steps that a dream disturbed on purpose."""
-        return replace(self, steps=tuple(step for step in self.steps if step.reasoning != LOST_ACTION))
+        """The trajectory without the steps that a dream disturbed on purpose; the others are counted anew."""
+        kept = (step for step in self.steps if step.reasoning != LOST_ACTION)
+        return replace(self, steps=tuple(replace(step, step=place) for place, step in enumerate(kept)))
 
     def with_step(self, step: Transition) -> Trajectory:
         """The trajectory with one more transition."""

@@ -19,6 +19,8 @@ Deviations from the paper:
 3. As in the paper, as much is trained as in plain cloning, here counted in tokens: world modelling takes
    the place of epochs of cloning (at most half of them), and a demonstration with reflections counts twice.
 4. Alternatives are drawn uniformly from the admissible actions; in the paper the policy proposes them.
+5. The demonstrations may be successes of an agent that errs (`cloning.behaviours`). Steps at which it gave no
+   thought, though it did at others, have no reflection. World modelling takes all steps.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from components.errors import EnvironmentFailure
 from components.language.training.examples import Example, Segment
 from components.policy.formats.agent_format import AgentFormat
 from components.policy.formats.demonstrations import without_loss
-from components.records import Trajectory
+from components.records import Trajectory, Transition
 
 Reflect = Callable[[Trajectory, Sequence[tuple[str, str]], str], str]
 """(history, alternatives, expert's thought) -> thought before the action."""
@@ -171,14 +173,24 @@ def _world_example(text: AgentFormat, explored: ExploredEpisode) -> Example:
     return Example(segments)
 
 
+def is_reasoned(episode: Trajectory, step: Transition) -> bool:
+    """Whether the agent gave a thought at this step; True for all steps of one that never gives any.
+
+    A step without one, in an episode with thoughts, may be a mistake: no reason is written for it.
+    """
+    return bool(step.thought) or not any(other.thought for other in episode.steps)
+
+
 def reflections(explored: Sequence[ExploredEpisode], reflect: Reflect) -> list[list[str]]:
     """Return, for self-reflection, the thought before each step of each episode.
 
-    For a step without alternatives it is the expert's own.
+    For a step without alternatives, and for one that is no `is_reasoned`, it is the agent's own.
     """
     return [
         [
             reflect(entry.episode.up_to(step.step), alternatives, step.thought)
+            if is_reasoned(entry.episode, step)
+            else step.thought
             for step, alternatives in zip(entry.episode.steps, entry.alternatives, strict=True)
         ]
         for entry in explored

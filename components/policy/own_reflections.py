@@ -20,7 +20,7 @@ import torch
 from components.errors import ConfigError
 from components.language.training.examples import Example, Segment, collate
 from components.language.training.token_scores import token_logprobs
-from components.policy.early_experience import Alternative, ExploredEpisode
+from components.policy.early_experience import Alternative, ExploredEpisode, is_reasoned
 from components.policy.formats.agent_format import AgentFormat
 from components.policy.formats.demonstrations import without_loss
 from components.policy.policy import Policy
@@ -91,7 +91,7 @@ def own_reflections(
         _Place(number, entry.episode.up_to(step.step), step, alternatives)
         for number, entry in enumerate(explored)
         for step, alternatives in zip(entry.episode.steps, entry.alternatives, strict=True)
-        if alternatives
+        if alternatives and is_reasoned(entry.episode, step)
     ]
     kept = tokens = 0
     for start in range(0, len(places), ROWS):

@@ -101,6 +101,12 @@ def read_experience(run: Run, log: Path) -> list[Trajectory]:
     return trajectories(read_tasks(run.data.tasks("train")), steps) if steps else []
 
 
+def cloned_behaviours(run: Run, train: Path) -> list[Trajectory]:
+    """Return the training episodes of `cloning.behaviours`, won and lost: the logs a policy learns from."""
+    behaviours = run.config.cloning.behaviours
+    return [one for one in stream_training_episodes(run, train) if one.steps[0].behaviour in behaviours]
+
+
 def episodes_to_clone(run: Run, train: Path, behaviours: Sequence[str]) -> list[Trajectory]:
     """Return the first `cloning.demonstrations` episodes of `behaviours`.
 

@@ -23,7 +23,7 @@ from components.policy.policy import Policy
 from components.records import Trajectory
 from flows.run.live_adapter import live_adapter
 from flows.run.pipeline_run import Run
-from flows.run.run_data import episodes_to_clone, families_config, policy_backbone, training_episodes
+from flows.run.run_data import cloned_behaviours, episodes_to_clone, families_config, policy_backbone
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.training.system_turns import policy_system
 from flows.training_log import curve_logger, progress_logger, speed_metrics
@@ -94,7 +94,7 @@ def _judging_lessons(run: Run, train: Path, policy: Policy) -> list[Example]:
     count = run.config.cloning.judged_episodes
     if not count:
         return []
-    episodes, longest = training_episodes(run, train), longest_sequence(policy.model.config)
+    episodes, longest = cloned_behaviours(run, train), longest_sequence(policy.model.config)
     return judging_lessons(policy.text, episodes, count, run.config.seed, longest)
 
 

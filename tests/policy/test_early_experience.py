@@ -166,6 +166,19 @@ def test_world_examples_branch_at_each_step_and_reflections_precede_the_thought(
     )
 
 
+def test_no_reason_is_written_for_a_step_at_which_an_agent_with_thoughts_had_none(explored):
+    entry = explored[0]
+
+    def with_thoughts(*thoughts):
+        steps = zip(entry.episode.steps, thoughts, strict=True)
+        episode = replace(entry.episode, steps=tuple(replace(step, thought=own) for step, own in steps))
+        return reflections([replace(entry, episode=episode)], lambda *_: "because")[0]
+
+    others = len(entry.episode.steps) - 1
+    assert with_thoughts("so", *[""] * others) == ["because", *[""] * others]
+    assert with_thoughts("", *[""] * others) == ["because"] * (1 + others), "it never gives any"
+
+
 def test_world_modelling_and_self_reflection_train_the_policy(adapter, explored, experts, tmp_path):
     def train(**warm_start):
         policy = Policy(make_model(), VOCABULARY)

@@ -12,7 +12,7 @@ from components.config.algorithm_config import merged_algorithm
 from components.config.reading.config_file import explained
 from components.errors import ConfigError
 from components.evaluation.study.ablation_results import apply_variant
-from flows.jobs.studies.study_methods import CLONE, DREAM, GRADED, METHODS
+from flows.jobs.studies.study_methods import CLONE, GRADED, METHODS
 
 REAL_BUDGET_DIVISOR = 10
 """A method that trains in the dream first gets this fraction (1/N) of the real interactions of one that does
@@ -64,10 +64,11 @@ def _same_method(config: Config, name: str) -> str:
     method = METHODS[name]
     if method.needs_failures:
         return CLONE if all(map(config.cloning.needs_success, config.cloning.behaviours)) else ""
-    if method.base != DREAM or not (method.changes or method.options or method.settings):
+    is_like_its_base = (method.dream, method.real) == (METHODS[method.base].dream, METHODS[method.base].real)
+    if not is_like_its_base or not (method.changes or method.options or method.settings):
         return ""
-    own, base = (method_config(config, one, config.seed, ()).model_dump() for one in (name, DREAM))
-    return DREAM if own == base else ""
+    own, base = (method_config(config, one, config.seed, ()).model_dump() for one in (name, method.base))
+    return method.base if own == base else ""
 
 
 def method_config(config: Config, name: str, seed: int, families: Sequence[str]) -> Config:
@@ -100,7 +101,7 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
         rl[section] = with_algorithm(section, rl[section], method.real)
     if method.is_control or method.is_graded:
         rl["dream"]["check_every"] = 0
-        rl["dream"]["end_early"] = not method.is_control
+        rl["dream"]["end_early"] = False
     if method.logged:
         rl["baseline"] = with_algorithm("baseline", rl["baseline"], method.logged)
         rl["baseline"]["learning_rate"] = LOGGED_LEARNING_RATE

@@ -86,9 +86,9 @@ class Method:
         return (self.stages or ["clone"])[-1]
 
 
-def _in_dream(about: str, **differences: Any) -> Method:
-    """Return GRPO in a dream, compared with the full dream."""
-    return Method(f"GRPO in {about}", dream="grpo", base=DREAM, **differences)
+def _in_dream(about: str, base: str = DREAM, **differences: Any) -> Method:
+    """Return GRPO in a dream, compared with the full dream if no other base is named."""
+    return Method(f"GRPO in {about}", dream="grpo", base=base, **differences)
 
 
 def _graded(about: str, option: str = "", value: float = 0) -> Method:
@@ -182,10 +182,12 @@ METHODS: dict[str, Method] = {
     ),
     "dream-hero": _in_dream(
         "the dream, episodes of one outcome ranked by progress (HERO)",
+        base="dream-unscaled",
         options={"reward": "hero", "scale_rewards": False},
     ),
     "dream-hero-learnt": _in_dream(
         "the dream, episodes of one outcome ranked by a model learnt from the logs (HERO)",
+        base="dream-unscaled",
         options={"reward": "hero_learnt", "scale_rewards": False},
     ),
     "dream-unscaled": _in_dream(

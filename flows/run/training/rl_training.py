@@ -31,7 +31,7 @@ from components.records import Transition
 from components.trajectories.replay_log import append_once
 from flows.run.live_adapter import live_adapter
 from flows.run.pipeline_run import Run
-from flows.run.run_data import episodes_to_clone, training_episodes
+from flows.run.run_data import cloned_behaviours, episodes_to_clone
 from flows.run.stage import Outcome
 
 SNAPSHOTS = "snapshots"
@@ -90,7 +90,7 @@ def _progress(run: Run, policy: Policy, settings: RLConfig, train: Path) -> Prog
         return make_adapter(run.config.environment).progress
     model = RewardModel(policy)
     with training(run.config):
-        losses = model.learn(training_episodes(run, train), run.round_seed)
+        losses = model.learn(cloned_behaviours(run, train), run.round_seed)
     ends = losses[0], losses[-1], len(losses)
     get_run_logger().info("Reward model: loss %.3f in the first step, %.3f in the last of %d.", *ends)
     return model.score

@@ -12,7 +12,7 @@ from components.environments.alfworld.embody import embody
 from components.environments.alfworld.games import FAMILIES
 from components.environments.alfworld.goals import RESULT, read_goal
 from components.environments.alfworld.knowledge import read_knowledge
-from components.environments.alfworld.reasoning import reason, think
+from components.environments.alfworld.reasoning import reason, reflect, think
 from components.environments.alfworld.states import read_state
 from components.records import Trajectory, Transition
 
@@ -240,3 +240,15 @@ def test_a_thought_drops_a_thing_that_is_not_the_target(tasks):
     body = next(task for task in tasks if "mug" not in task.instruction)
     wrong = make_episode(body, ("take mug 1 from desk 1", "Took mug 1 from desk 1. Holding mug 1."))
     assert thought_after(wrong) == f"mug want {read_goal(body.instruction).target}: no. drop mug 1"
+
+
+def test_an_alternative_that_helps_is_not_called_useless():
+    episode = make_episode(
+        make_task(instruction="put a mug in desk"),
+        ("go to shelf 1", "At shelf 1: mug 1. Holding nothing."),
+    )
+    alternatives = [
+        ("take mug 1 from shelf 1", "Took mug 1 from shelf 1. Holding mug 1."),
+        ("look", "Looked around in the room. Holding nothing."),
+    ]
+    assert reflect(episode, alternatives, "mug 1 to desk") == "look would not help. mug 1 to desk"

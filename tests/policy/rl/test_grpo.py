@@ -20,7 +20,6 @@ from components.policy.rl.advantages.step_credit.salt import merged_advantages
 from components.policy.rl.algorithms.grpo import GRPO, per_token
 from components.policy.rl.algorithms.policy_gradient import clipped_loss, kl_estimate, mean_weights
 from components.policy.rl.rewards.outcome_rewards import Rewards
-from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import Rollout
 
 
@@ -128,21 +127,36 @@ def test_salt_takes_the_place_of_other_step_advantages():
             GRPOConfig(step_credit="salt", **option)
 
 
-def test_advantages_are_normalised_within_each_family_of_tasks():
-    """By hand: family a has the advantages 1, 1, 4, -2 with a mean of 1; family b has one value alone."""
+def of_family(family, won, *states):
+    rollout = make_rollout(won, make_task().initial_state, *states)
+    task = replace(rollout.trajectory.task, family=family)
+    rollout.trajectory = replace(rollout.trajectory, task=task)
+    return rollout
 
-    def sample(family, *advantages):
-        rollout = make_rollout(True, make_task().initial_state, "end")
-        task = replace(rollout.trajectory.task, family=family)
-        rollout.trajectory = replace(rollout.trajectory, task=task)
-        return TrainingSample((rollout,), {"advantage": list(advantages), "other": [7.0]})
 
-    samples = [sample("a", 1.0, 1.0), sample("b", 2.0, 2.0), sample("a", 4.0, -2.0)]
-    first, alone, second = normalise_families(samples)
-    deviation = math.sqrt((0 + 0 + 9 + 9) / 4)
-    assert first.targets["advantage"] == [0.0, 0.0] and first.targets["other"] == [7.0]
-    assert second.targets["advantage"] == pytest.approx([3 / deviation, -3 / deviation])
-    assert alone.targets["advantage"] == [2.0, 2.0]
+def test_credit_is_normalised_within_each_family_of_tasks():
+    """By hand: the tokens of family a have 1, 1, 4, 4, 4, -2 with a mean of 2; family b has one value."""
+    groups = [
+        [of_family("a", True, "end")],
+        [of_family("b", True, "end")],
+        [of_family("a", True, "end"), of_family("a", False, "end")],
+    ]
+    for rollout, lengths in ((groups[0][0], [2]), (groups[2][0], [3]), (groups[2][1], [1])):
+        rollout.example = Example([Segment([1] * n, [True] * n) for n in lengths])
+    assert [one.reply_lengths for group in groups for one in group][0] == [2]
+    first, alone, third = normalise_families(groups, [[[1.0]], [[2.0]], [[4.0], [-2.0]]])
+    deviation = math.sqrt((2 * 1 + 3 * 4 + 16) / 6)
+    assert first == [[pytest.approx(-1 / deviation)]] and alone == [[2.0]]
+    assert third == [[pytest.approx(2 / deviation)], [pytest.approx(-4 / deviation)]]
+
+
+def test_penalties_are_subtracted_after_families_are_normalised():
+    """A family of lost episodes has nothing to compare: one idle reply must not make the others look good."""
+    lost = [of_family("a", False, "hall", "lost") for _ in range(2)]
+    lost[0].idle[0] = True
+    options = GRPOConfig(normalise_families=True, idle_penalty=0.5, negative_advantage_weight=0.5)
+    (sample,) = GRPO(options, Rewards()).training_samples([lost], None)
+    assert advantages_of([sample])[0] == [-0.25, -0.25, 0.0, 0.0] and not sample.has_signal
 
 
 def test_clip_higher_raises_the_upper_clip_only():

@@ -67,7 +67,26 @@ def test_rounding_errors_are_no_preference():
     samples += loop.algorithm.training_samples([group], loop.policy)
     implicit = ImplicitRewards(loop.policy, loop.config, 2)
     before = advantages_of(samples)
-    assert advantages_of(implicit.add_step_advantages(samples)) == before and any(map(any, before))
+    assert advantages_of(implicit.add_step_advantages(samples, 1.0)) == before and any(map(any, before))
+
+
+def test_negative_sums_are_weighted_like_other_negative_advantages():
+    loop, group = played(negative_advantage_weight=0.5)
+    samples = loop.algorithm.training_samples([group], loop.policy)
+    implicit = ImplicitRewards(loop.policy, loop.config, 2)
+    implicit.learn([group])
+    whole, halved = (advantages_of(implicit.add_step_advantages(samples, weight)) for weight in (1.0, 0.5))
+    expected = [[value if value > 0 else value / 2 for value in row] for row in whole]
+    assert halved == expected and any(value < 0 for row in whole for value in row)
+
+
+def test_episodes_of_one_outcome_are_trained_on_once_replies_can_be_told_apart():
+    loop, group = played(idle_penalty=0.0)
+    won = group[0::2]
+    assert loop.algorithm.training_samples([won], loop.policy) == [], "before the first pair nothing tells"
+    assert len(loop.algorithm.training_samples([won, group], loop.policy)) == 6
+    loop.algorithm.prepare_update(loop.algorithm.training_samples([group], loop.policy))
+    assert len(loop.algorithm.training_samples([won], loop.policy)) == 2, "what was learnt stays"
 
 
 def test_with_adapters_only_they_are_trained():

@@ -33,16 +33,15 @@ def test_scores_rank_within_failures_and_successes_never_across():
 
 def test_the_weight_rises_with_the_scores_deviation_relative_to_its_running_mean():
     rewards = HybridRewards(score)
-    assert rewards.returns([rollout(False, 0.0), rollout(False, 1.0)])[1] == 1.0, (
-        "there is no running mean before the first group"
-    )
+    first_weight = rewards.returns([rollout(False, 0.0), rollout(False, 1.0)])[1]
+    assert first_weight == pytest.approx(0.4 + 2.6 / 2), "as one with the mean deviation"
     _, low_weight = rewards.returns([rollout(False, 0.5), rollout(False, 0.5)])
     assert low_weight == pytest.approx(0.4 + 2.6 / (1 + math.exp(6 * 0.5)))
     running_mean = 0.9 * 0.5
     _, high_weight = rewards.returns([rollout(False, 0.0), rollout(False, 1.0)])
     assert (
         high_weight == pytest.approx(0.4 + 2.6 / (1 + math.exp(-6 * (0.5 - running_mean))))
-        and high_weight > 1 > low_weight
+        and high_weight > 1.7 > low_weight
     )
     resumed = HybridRewards(score)
     resumed.load_state_dict(rewards.state_dict())

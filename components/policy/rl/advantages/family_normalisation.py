@@ -1,6 +1,6 @@
 """Advantages normalised within each family of tasks (AgentRL, arXiv 2510.04206).
 
-    A' = (A - mean A) / std A          over all tokens of the samples of one family
+    A' = (A - mean A) / std A          over all tokens of the episodes of one family
 
     dreamgym retrain rl.algorithm.normalise_families=true
 
@@ -8,39 +8,52 @@ A family whose episodes are long, or whose groups often differ, would otherwise 
 
 The paper normalises within each environment of a training in several. So does this with several worlds
 (`environment.name=mixed`), whose families are the worlds; in a single world a family of its tasks takes that
-place.
+place, and generated tasks are one more.
+
+Deviation from the paper: A is the credit of a reply before our penalty of idle replies and the weight of
+negative advantages, so that neither is scaled up in a family with little variance.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 
-from components.policy.rl.training_sample import TrainingSample
+from components.policy.rollout import Rollout
 
 EPSILON = 1e-6
+Credit = Sequence[Sequence[float]]
+"""Advantage of each reply of each rollout of a group."""
 
 
-def normalise_families(samples: Sequence[TrainingSample]) -> list[TrainingSample]:
-    """Return the samples with the target `advantage` normalised within each task family.
+def normalise_families(groups: Sequence[Sequence[Rollout]], credit: Sequence[Credit]) -> list[Credit]:
+    """Return the credit of each group's replies, normalised within each task family.
 
-    A family whose tokens all have one advantage keeps it: without a deviation there is nothing to compare.
+    A reply counts as often as it has tokens. A family whose tokens all have one advantage keeps it: without a
+    deviation there is nothing to compare.
     """
-    values: dict[str, list[float]] = defaultdict(list)
-    for sample in samples:
-        values[_family(sample)] += sample.targets["advantage"]
-    changed = []
-    for sample in samples:
-        of_family = values[_family(sample)]
-        mean = sum(of_family) / len(of_family)
-        deviation = (sum((value - mean) ** 2 for value in of_family) / len(of_family)) ** 0.5
-        if deviation > EPSILON:
-            own = [(value - mean) / deviation for value in sample.targets["advantage"]]
-            sample = replace(sample, targets=sample.targets | {"advantage": own})
-        changed.append(sample)
-    return changed
+    counted: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for group, rows in zip(groups, credit, strict=True):
+        for rollout, row in zip(group, rows, strict=True):
+            counted[_family(group)] += zip(row, rollout.reply_lengths, strict=True)
+    scales = {family: _mean_and_deviation(values) for family, values in counted.items()}
+    normalised: list[Credit] = []
+    for group, rows in zip(groups, credit, strict=True):
+        mean, deviation = scales[_family(group)]
+        is_alike = deviation <= EPSILON
+        normalised.append(
+            rows if is_alike else [[(value - mean) / deviation for value in row] for row in rows]
+        )
+    return normalised
 
 
-def _family(sample: TrainingSample) -> str:
-    return sample.rollouts[0].trajectory.task.family
+def _mean_and_deviation(values: Sequence[tuple[float, int]]) -> tuple[float, float]:
+    total = sum(count for _, count in values)
+    if not total:
+        return 0.0, 0.0
+    mean = sum(value * count for value, count in values) / total
+    return mean, (sum(count * (value - mean) ** 2 for value, count in values) / total) ** 0.5
+
+
+def _family(group: Sequence[Rollout]) -> str:
+    return group[0].trajectory.task.family

@@ -19,3 +19,8 @@ def group_advantages(returns: Sequence[float], *, scale: bool) -> list[float]:
         return centred
     deviation = (sum(value * value for value in centred) / len(returns)) ** 0.5
     return [value / (deviation + EPSILON) if deviation > 0 else 0.0 for value in centred]
+
+
+def weighted(advantage: float, negative_weight: float) -> float:
+    """Return the advantage, multiplied by `negative_weight` if it is negative."""
+    return advantage if advantage > 0 else negative_weight * advantage

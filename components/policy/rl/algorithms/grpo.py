@@ -40,8 +40,8 @@ from torch import Tensor
 from components.config.algorithm_config import GRPOConfig
 from components.config.rl_config import RLConfig
 from components.policy.policy import Policy
-from components.policy.rl.advantages.family_normalisation import normalise_families
-from components.policy.rl.advantages.group_advantages import group_advantages
+from components.policy.rl.advantages.family_normalisation import Credit, normalise_families
+from components.policy.rl.advantages.group_advantages import group_advantages, weighted
 from components.policy.rl.advantages.step_credit.gigpo import step_advantages
 from components.policy.rl.advantages.step_credit.istar import ImplicitRewards
 from components.policy.rl.advantages.step_credit.salt import merged_advantages
@@ -75,34 +75,34 @@ class GRPO(PolicyGradient):
             self._implicit = ImplicitRewards(policy, config, self.options.optimizer_steps)
 
     def training_samples(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[TrainingSample]:
-        """Return a sample for each rollout that has a non-zero advantage somewhere."""
+        """Return a sample for each rollout that has, or with iStar may get, a non-zero advantage."""
+        self._groups = [group for group in groups if group]
+        credit: list[Credit] = [self._weighted_credit(group) for group in self._groups]
+        has_signal = [any(map(any, rows)) for rows in credit]
+        if self.options.normalise_families:
+            credit = normalise_families(self._groups, credit)
+        keeps_all = self._implicit is not None and self._implicit.tells_replies_apart(self._groups)
         samples = []
-        self._groups = groups
-        for group in filter(None, groups):
-            advantages, has_signal = self._advantages(group)
-            for rollout, reply_advantages in zip(group, advantages, strict=True):
-                token_advantages = per_token(rollout, reply_advantages)
-                if any(token_advantages):
-                    samples.append(TrainingSample((rollout,), {"advantage": token_advantages}, has_signal))
-        return normalise_families(samples) if self.options.normalise_families else samples
+        for group, rows, signal in zip(self._groups, credit, has_signal, strict=True):
+            for rollout, row in zip(group, rows, strict=True):
+                advantages = per_token(rollout, self._with_penalties(row, rollout))
+                if any(advantages) or (keeps_all and advantages):
+                    samples.append(TrainingSample((rollout,), {"advantage": advantages}, signal))
+        return samples
 
-    def _advantages(self, group: list[Rollout]) -> tuple[list[list[float]], bool]:
-        """Return the advantage of each reply of each rollout, and whether any is non-zero without the idle
-        penalty.
-        """
-        options = self.options
+    def _weighted_credit(self, group: list[Rollout]) -> list[list[float]]:
         returns, group_weight = self.rewards.returns(group)
-        credit = self._credit(group, returns)
-        advantages = [
-            [
-                group_weight * value - options.idle_penalty * idle
-                for value, idle in zip(row, rollout.idle, strict=True)
-            ]
-            for row, rollout in zip(credit, group, strict=True)
+        return [[group_weight * value for value in row] for row in self._credit(group, returns)]
+
+    def _with_penalties(self, row: Sequence[float], rollout: Rollout) -> list[float]:
+        """Return the advantages of a rollout's replies, from their credit."""
+        options = self.options
+        penalised = [
+            value - options.idle_penalty * idle for value, idle in zip(row, rollout.idle, strict=True)
         ]
-        has_signal = any(map(any, credit))
-        factor = options.negative_advantage_weight
-        return [[value if value > 0 else factor * value for value in row] for row in advantages], has_signal
+        if self._implicit is not None:  # weighted once iStar's part is added
+            return penalised
+        return [weighted(value, options.negative_advantage_weight) for value in penalised]
 
     def _credit(self, group: list[Rollout], returns: Sequence[float]) -> list[list[float]]:
         """Return the advantage of each reply of each rollout, before weights and penalties."""
@@ -122,7 +122,7 @@ class GRPO(PolicyGradient):
         """Return the samples, with iStar's advantages of steps if they are chosen."""
         if self._implicit is not None and samples:
             self._implicit.learn(self._groups)
-            samples = self._implicit.add_step_advantages(samples)
+            samples = self._implicit.add_step_advantages(samples, self.options.negative_advantage_weight)
         return super().prepare_update(samples)
 
     def state_dict(self) -> dict[str, Any]:

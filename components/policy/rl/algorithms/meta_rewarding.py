@@ -101,7 +101,8 @@ class MetaRewarding(PreferenceLoss):
                 "Set cloning.judged_episodes=60, so that the clone learns to judge logged episodes.",
             )
         acting = [pair for group in judged if (pair := acting_pair(group, LENGTH_TOLERANCE))]
-        disputed = [max(group, key=lambda one: one.dispute) for group in judged if group]
+        answered = [[one for one in group if not one.rollout.unparsable] for group in judged]
+        disputed = [max(group, key=lambda one: one.dispute) for group in answered if group]
         judging = [pair for one in disputed if one.dispute and (pair := self._judging_pair(policy, one))]
         self._report = _judge_figures([one for group in judged for one in group])
         self._report |= {"acting_pairs": float(len(acting)), "judging_pairs": float(len(judging))}

@@ -17,7 +17,10 @@ Deviations from the paper:
    `scale_rewards` with it.
 3. If a group has a single success (or failure), its z is 1/2. A single success is then worth 1, not the lower
    end of its band.
-4. sigma_mean is a running mean with decay 0.9, as in the verl port.
+4. sigma_mean is a running mean with decay 0.9, as in the verl port. The first group is weighted as one with
+   the mean deviation.
+5. w does not scale the penalty of idle replies. With GiGPO (`step_weight`) r_hat also enters the advantages
+   of steps, where the discount makes a longer failure's negative r_hat weigh less.
 """
 
 from __future__ import annotations
@@ -81,9 +84,7 @@ class HybridRewards(Rewards):
         return stratified_rewards(outcomes, scores, alpha=ALPHA, beta=BETA), weight
 
     def _weight(self, deviation: float) -> float:
-        if self._mean_deviation is None:
-            return 1.0
-        excess = deviation - self._mean_deviation
+        excess = 0.0 if self._mean_deviation is None else deviation - self._mean_deviation
         return MIN_WEIGHT + (MAX_WEIGHT - MIN_WEIGHT) / (1 + math.exp(-STEEPNESS * excess))
 
     def state_dict(self) -> dict[str, Any]:

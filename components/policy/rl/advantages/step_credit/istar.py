@@ -10,11 +10,16 @@ success and a failure of this iteration, with the policy that played (old) as re
 
 Deviations from the paper:
 1. Mean and deviation of r are those of all replies that the update trains on.
-2. Before it scores, phi takes the optimiser steps of one pass over the pairs, at the policy's learning rate.
+2. Before it scores, phi takes the optimiser steps of one pass over the pairs, at a constant rate: RATE times
+   the policy's first one, because the log-ratio of an episode is a sum over hundreds of tokens.
 3. Pairs are those of `preference_pairs`: each episode is in one pair at most. Log-probabilities are those at
    the sampling temperature, and phi sees what the policy saw.
 4. Without a pair in an iteration phi stays as it is. Where all r are equal to rounding, as before the first
-   pair, nothing is added.
+   pair, nothing is added. From the first pair on, episodes of groups without variance are trained on, too.
+5. The penalty of idle replies is part of A_episode, and negative A_t are multiplied by
+   `negative_advantage_weight`, as in `grpo.py`.
+6. Where the sampler's log-probabilities are corrected (bf16, staleness), r has the corrected ones as old, and
+   phi is trained with those of the sampler.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ import torch
 
 from components.config.rl_config import RLConfig
 from components.policy.policy import Policy
+from components.policy.rl.advantages.group_advantages import weighted
 from components.policy.rl.log_probabilities import pack_by_length, score_tokens, score_without_gradients
 from components.policy.rl.preferences import preference_loss, preference_pairs
 from components.policy.rl.training_sample import TrainingSample
@@ -36,6 +42,10 @@ from components.policy.rollout import Rollout
 ALPHA = 1.0
 BETA = 0.05
 """The paper's values."""
+RATE = 0.1
+"""Learning rate of phi, in that of the policy."""
+BETAS = (0.9, 0.95)
+"""Of phi's optimiser, as of the policy's (`learner.py`)."""
 LEAST_DEVIATION = 1e-4
 """Deviations of r below it are rounding errors of log-probabilities, and no preferences."""
 
@@ -56,7 +66,12 @@ class ImplicitRewards:
         trained = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
         own = self._model.model.named_parameters()
         self._weights = [weight.requires_grad_(True) for name, weight in own if name in trained]
-        self._optimizer = torch.optim.AdamW(self._weights, lr=config.learning_rate, weight_decay=0.0)
+        rate = RATE * config.learning_rate
+        self._optimizer = torch.optim.AdamW(self._weights, lr=rate, betas=BETAS, weight_decay=0.0)
+
+    def tells_replies_apart(self, groups: Sequence[list[Rollout]]) -> bool:
+        """Whether phi differs from the initial policy, or will after it has learnt from `groups`."""
+        return bool(self._optimizer.state) or any(map(preference_pairs, groups))
 
     def learn(self, groups: Sequence[list[Rollout]]) -> None:
         """Train phi on the pairs of `groups`, in as many optimiser steps as the policy takes in a pass."""
@@ -93,19 +108,26 @@ class ImplicitRewards:
             rewards[row] = [BETA * float(part.sum()) for part in gains.split(rollout.reply_lengths)]
         return rewards
 
-    def add_step_advantages(self, samples: Sequence[TrainingSample]) -> list[TrainingSample]:
-        """Return the samples with ALPHA times the advantage of each reply added to its tokens."""
+    def add_step_advantages(
+        self, samples: Sequence[TrainingSample], negative_weight: float
+    ) -> list[TrainingSample]:
+        """Return the samples with ALPHA times the advantage of each reply added to its tokens.
+
+        Args:
+            negative_weight: factor of sums that are negative.
+        """
         rewards = self.reply_rewards([sample.rollouts[0] for sample in samples])
         values = torch.tensor([value for row in rewards for value in row])
         mean, deviation = float(values.mean()), float(values.std(correction=0))
-        if deviation < LEAST_DEVIATION:
-            return list(samples)
+        scale = ALPHA / deviation if deviation >= LEAST_DEVIATION else 0.0
         changed = []
         for sample, row in zip(samples, rewards, strict=True):
-            advantages = [ALPHA * (value - mean) / deviation for value in row]
             lengths = sample.rollouts[0].reply_lengths
-            added = [value for value, n in zip(advantages, lengths, strict=True) for _ in range(n)]
-            total = [a + b for a, b in zip(sample.targets["advantage"], added, strict=True)]
+            added = [scale * (value - mean) for value, n in zip(row, lengths, strict=True) for _ in range(n)]
+            total = [
+                weighted(a + b, negative_weight)
+                for a, b in zip(sample.targets["advantage"], added, strict=True)
+            ]
             changed.append(replace(sample, targets=sample.targets | {"advantage": total}))
         return changed
 
