@@ -17,7 +17,8 @@ def studied(config: str) -> list[str]:
 def methods(config: str, cells_of: str) -> str:
     """Return a row for each method of a study: success, real steps, and the difference within each seed.
 
-    Methods that train in a dream are compared with GRPO in the same dream, the others with the first method.
+    A method is compared with its own base. Where that is no row, methods that train in a dream are compared
+    with GRPO in the same dream, the others with the first method.
 
     Args:
         config: name of the study's config.
@@ -34,7 +35,9 @@ def methods(config: str, cells_of: str) -> str:
     rows = []
     for name in order:
         own = cells.get(name, {})
-        base = DREAM if METHODS[name].dream and name != DREAM else names[0] if name != names[0] else ""
+        base = METHODS[name].base
+        if base not in names:
+            base = DREAM if METHODS[name].dream and name != DREAM else names[0] if name != names[0] else ""
         success = [f"{own[seed].success:.3f}" if seed in own else "" for seed in seeds]
         steps = sorted({cell.real_interactions for cell in own.values()})
         differences = [difference(own.get(seed), cells.get(base, {}).get(seed)) for seed in seeds]

@@ -220,9 +220,19 @@ class Curriculum:
         return self._feasible(task)
 
     def _prune(self) -> None:
-        """Remove generated tasks without value, and the least valuable ones above the limit."""
-        worthless = [task_id for task_id in self.generated if self.task_values.get(task_id, 0.0) == 0.0]
-        ranked = sorted(self.generated, key=lambda task_id: -self.task_values.get(task_id, 0.0))
+        """Remove generated tasks without value, and the least valuable ones above the limit.
+
+        By posterior one group says little, so that none is without value: only the limit counts.
+        """
+        posterior = self._posterior
+        if posterior is None:
+            values = {task_id: self._value(task) for task_id, task in self.generated.items()}
+            worthless = [task_id for task_id, value in values.items() if value == 0.0]
+        else:
+            means = {task_id: posterior.mean(task) for task_id, task in self.generated.items()}
+            values = {task_id: mean * (1 - mean) for task_id, mean in means.items()}
+            worthless = []
+        ranked = sorted(values, key=lambda task_id: -values[task_id])
         for task_id in {*worthless, *ranked[MAX_GENERATED_TASKS:]}:
             del self.generated[task_id]
 
