@@ -60,6 +60,7 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
     "docs/experiments/fidelity-and-transfer.md": {"fidelity-transfer": fidelity_transfer},
     "docs/experiments/meta-rewarding.md": {"meta-rewarding": meta_rewarding},
     "docs/experiments/textworld.md": {"worlds-textworld": lambda: world_study("worlds-textworld")},
+    "docs/experiments/scienceworld.md": {"worlds-scienceworld": lambda: world_study("worlds-scienceworld")},
     "docs/experiments/foreign-worlds.md": {
         "worlds-babyai": lambda: study("worlds-babyai", "clone-successes"),
         "worlds-fidelity": world_fidelity,

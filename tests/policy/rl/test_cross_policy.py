@@ -109,7 +109,8 @@ def test_what_cannot_be_combined_is_refused():
         DreamRLConfig(staleness=1, algorithm={"type": "grpo", "cross_policy_share": 0.2})
     with pytest.raises(ValidationError, match="replies of the initial policy"):
         DreamRLConfig(algorithm={"type": "grpo", "cross_policy_share": 0.2, "step_credit": "istar"})
-    overrides = ["engine=vllm-server", "vllm.servers=[http://x]", "rl.algorithm.cross_policy_share=0.2"]
+    overrides = ["engine=vllm-server", "vllm.servers=[http://x]", "rl.dream.processes=1"]
+    overrides.append("rl.algorithm.cross_policy_share=0.2")
     with pytest.raises(ConfigError, match="cross_policy_share with engine vllm-server"):
         load_config(None, overrides)
     with pytest.raises(TrainingError, match=r"engine of this machine is vllm, which holds one policy"):
