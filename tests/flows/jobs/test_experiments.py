@@ -143,10 +143,9 @@ def test_a_study_fills_its_cells_and_resumes(clone):
         {"fidelity/next_state_exact/determined", "synthetic_rl/unparsable_episodes"},
     )
     assert dreamed <= found["dream-ppo-0"]["figures"].keys() and dreamed <= metrics["dream-ppo"].keys()
-    assert (
-        metrics["s2r-grpo"]["evaluate/success_rate"]["n"] == 6
-        and "difference/p_value" in metrics["dream-ppo"]
-    )
+    assert metrics["s2r-grpo"]["evaluate/success_rate"]["n"] == 6
+    assert "difference/success_rate" in metrics["dream-ppo"]
+    assert "difference/p_value" not in metrics["dream-ppo"], "one seed is no test"
     drawn = ("success", "interactions", "curves", "cost", "curriculum", "graded-dreams")
     assert {path.name for path in figures.iterdir()} == {f"study-{name}.png" for name in drawn}
 
