@@ -153,11 +153,11 @@ def crossed_mean(rows: Sequence[Sequence[float]], confidence: float = 0.95) -> E
     n is the number of games. The variance is that of two-way clustering, (MS_games + MS_seeds) / cells, with
     the mean squares of the two-way table and Satterthwaite's degrees of freedom. It omits the term that
     subtracts the cells' own noise, because a few seeds cannot estimate it. With three seeds and 60 to 128
-    games the interval covers 0.94 to 0.99; for paired differences over 200 games, where methods differ
-    between seeds by a standard deviation of 0.05 to 0.12, 0.93 to 0.95 with three seeds, 0.88 to 0.91 with
-    two. An interval over games alone covers 0.94 if seeds are alike, and
-    down to 0.58 if seeds differ by 0.1 compared with 0.5 within a seed. One row has no variance between
-    seeds: the interval is Student's t over its games and does not cover other seeds.
+    games the interval covers 0.94 to 0.99; for paired differences over 200 games that vary between seeds
+    with a standard deviation of 0.05 to 0.12, 0.93 to 0.95 with three seeds and 0.88 to 0.93 with two
+    (simulated in its tests). An interval over games alone covers 0.94 if seeds are alike, and down to 0.58
+    if seeds differ by 0.1 compared with 0.5 within a seed. One row has no variance between seeds: the
+    interval is Student's t over its games and does not cover other seeds.
 
     Raises:
         ValueError: rows of different lengths.

@@ -11,7 +11,7 @@ that its peak of memory is its own, and reads what the part before wrote:
 - `snapshot`: the DVC version of a data directory with that file;
 - `exact`, `chroma`: the replay buffer is filled, then asked for demonstrations of steps that it has not seen.
   Time of filling, also of the processor, and of one question are apart. Chroma's index, which takes minutes
-  and at a million about an hour, is built up to `most_in_chroma` transitions.
+  and at a million three quarters of an hour, is built up to `most_in_chroma` transitions.
 """
 
 from __future__ import annotations

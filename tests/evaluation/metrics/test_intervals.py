@@ -269,3 +269,29 @@ def test_a_difference_of_two_proportions_has_the_published_interval(first, secon
 
 def test_a_difference_from_nothing_says_nothing():
     assert proportion_difference(proportion(1, 2), proportion(0, 0)) == Estimate(0.0, 0, -1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "deviation", "low", "high"),
+    [
+        (2, 0.0, 0.96, 1.0),
+        (2, 0.05, 0.90, 0.95),
+        (2, 0.12, 0.85, 0.90),
+        (3, 0.05, 0.93, 0.975),
+        (3, 0.12, 0.90, 0.95),
+    ],
+)
+def test_how_often_an_interval_of_few_seeds_covers_a_difference_of_zero(seeds, deviation, low, high):
+    """Paired differences of two equal methods over 200 games, one of them shifted at random in each seed."""
+    rng = random.Random(0)
+    covered = 0
+    for _ in range(1000):
+        rates = [rng.random() for _ in range(200)]
+        shifts = [rng.gauss(0, deviation) for _ in range(seeds)]
+        rows = [
+            [float(rng.random() < rate + shift) - float(rng.random() < rate) for rate in rates]
+            for shift in shifts
+        ]
+        interval = crossed_mean(rows)
+        covered += interval.low <= 0 <= interval.high
+    assert low <= covered / 1000 <= high
