@@ -74,7 +74,7 @@ def test_another_model_than_the_servers_is_refused(servers):
 def test_all_weights_to_a_server_that_takes_none_name_its_flags(servers):
     transfer = WeightTransfer(served(servers.urls), "policy")
     with pytest.raises(TrainingError, match="refuses /init_weight_transfer_engine.*--weight-transfer-config"):
-        transfer.send(make_model(seed=9), servers.urls)
+        transfer.send(make_model(seed=9), servers.urls, "new")
     model = make_model().requires_grad_(False)
     require_numbers_of(model, open_engine(model, VOCABULARY, served(servers.urls), 0))
 
