@@ -104,9 +104,9 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
         play_until_decided(check, batches, settings, run.round_seed, dream_batch, replay_batch)
     buffer.close()
     real_steps += check.steps
-    wins = sum(r.trajectory.success for r in real)
+    wins = [rollout.trajectory.success for rollout in real]
     metrics: Metrics = policy_metrics(
-        judged, check.replays, len(check.rollouts), wins, suffix=suffix, real_episodes=len(real)
+        judged, check.replays, len(check.rollouts), wins, _same_tasks(check.rollouts, real), suffix=suffix
     )
     metrics |= agreement_metrics(check, settings, suffix)
     real_steps_taken = [step for rollout in real for step in rollout.trajectory.steps]
@@ -131,3 +131,16 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
         details={"gate_note": note} if note else {},
         costs=costs,
     )
+
+
+def _same_tasks(dreamed: Sequence[Rollout], real: Sequence[Rollout]) -> list[tuple[bool, bool]]:
+    """Return (won in the dream, won in reality) of each task of the first batch that both answered.
+
+    Args:
+        dreamed: rollouts of all batches; the first batch's tasks are those of `real`, in its order.
+    """
+    return [
+        (dream.trajectory.success, reality.trajectory.success)
+        for dream, reality in zip(dreamed, real, strict=False)
+        if not (dream.unparsable or dream.broken or reality.broken)
+    ]

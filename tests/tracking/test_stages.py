@@ -245,6 +245,10 @@ def test_tree_hash_depends_on_names_and_content_but_not_on_the_path(tmp_path):
         (tmp_path / folder / "a").write_text("1")
         (tmp_path / folder / "sub" / "b").write_text("2")
     assert tree_hash(tmp_path / "one") == tree_hash(tmp_path / "two")
+    (tmp_path / "two" / "card").write_text("of today")
+    assert tree_hash(tmp_path / "one") != tree_hash(tmp_path / "two")
+    assert tree_hash(tmp_path / "one") == tree_hash(tmp_path / "two", leave_out=["card"])
+    (tmp_path / "two" / "card").unlink()
     (tmp_path / "two" / "a").rename(tmp_path / "two" / "c")
     assert tree_hash(tmp_path / "one") != tree_hash(tmp_path / "two")
     with pytest.raises(DataError, match="cannot be read"):

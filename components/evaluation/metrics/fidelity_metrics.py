@@ -24,8 +24,8 @@ from components.evaluation.metrics.intervals import (
     Estimate,
     clustered_proportion,
     proportion,
-    proportion_difference,
 )
+from components.evaluation.metrics.paired_outcomes import paired_difference
 from components.evaluation.metrics.text_agreement import text_metrics
 from components.experience.real_replay import Replay
 from components.experience.step_judgements import Judgement
@@ -157,39 +157,40 @@ def policy_metrics(
     judgements: Sequence[Judgement],
     replays: Sequence[Replay],
     dreamed_episodes: int,
-    real_wins: int,
+    real_wins: Sequence[bool],
+    same_tasks: Sequence[tuple[bool, bool]],
     *,
     suffix: str,
-    real_episodes: int | None = None,
 ) -> Metrics:
     """Return the metrics of the dream on one policy's episodes.
 
     They compare the dream's rewards on the policy's real steps, and the real engine's verdict on the policy's
-    dreamed successes.
+    dreamed successes. Kindness is the success in the dream minus that in reality on the same tasks, with
+    Newcombe's interval for pairs.
 
     Args:
         judgements: of the policy's real episodes.
         replays: of its dreamed successes.
-        dreamed_episodes: number of dreamed episodes.
-        real_wins: number of real episodes won.
+        dreamed_episodes: number of dreamed episodes, with those without an answer.
+        real_wins: outcome of each real episode.
+        same_tasks: (won in the dream, won in reality) of each task that was played in both and that the dream
+            answered.
         suffix: name of the policy in the metrics.
-        real_episodes: number of real episodes; None: as many as dreamed episodes.
     """
     agreeing_states = [replay.agreeing_states for replay in replays]
     compared_states = [replay.compared for replay in replays]
     episode_names = [str(number) for number in range(len(replays))]
     state_agreement = clustered_proportion(agreeing_states, episode_names, weights=compared_states)
-    if real_episodes is None:
-        real_episodes = dreamed_episodes
-    dreamed, real = proportion(len(replays), dreamed_episodes), proportion(real_wins, real_episodes)
     rewards = _reward_metrics(judgements, "policy_reward", f"/{suffix}")
     rewards |= _used_reward_metrics(judgements, "as_used/policy_reward", f"/{suffix}")
+    difference = paired_difference([dreamed for dreamed, _ in same_tasks], [real for _, real in same_tasks])
+    kindness = Estimate(difference.value, difference.n, difference.low, difference.high)
     return rewards | {
         f"fidelity/rollout_agreement/{suffix}": proportion(sum(r.confirmed for r in replays), len(replays)),
         f"fidelity/rollout_state_agreement/{suffix}": state_agreement,
-        f"fidelity/dreamed_success_rate/{suffix}": dreamed,
-        f"fidelity/real_success_rate/{suffix}": real,
-        f"fidelity/kindness/{suffix}": proportion_difference(dreamed, real),
+        f"fidelity/dreamed_success_rate/{suffix}": proportion(len(replays), dreamed_episodes),
+        f"fidelity/real_success_rate/{suffix}": proportion(sum(real_wins), len(real_wins)),
+        f"fidelity/kindness/{suffix}": kindness,
     }
 
 

@@ -3,9 +3,8 @@
 Sources: Wilson (1927) for a proportion, at the effective sample size if observations are clustered; Student's
 t for a mean; Cameron, Gelbach and Miller (2011), J. Bus. Econ. Stat. 29:238, with Satterthwaite's (1946)
 degrees of freedom, for a mean over both seeds and games; Fieller (1954), J. R. Stat. Soc. B 16:175, for a
-ratio of two such means; Maritz and Jarrett (1978), JASA 73:194, for a median; Newcombe (1998), Stat. Med.
-17:873, method 10, for a difference of two independent proportions, and Fisher (1935) for its p-value.
-`paired_outcomes.py` compares outcomes of the same games. No random numbers: the same input always gives the
+ratio of two such means; Maritz and Jarrett (1978), JASA 73:194, for a median; Fisher (1935) for the p-value
+of two independent proportions. `paired_outcomes.py` compares outcomes of the same games. No random numbers: the same input always gives the
 same interval.
 """
 
@@ -70,20 +69,6 @@ def _wilson(p: float, n: int, effective_n: float, confidence: float) -> Estimate
         * math.sqrt(p * (1 - p) / effective_n + z * z / (4 * effective_n * effective_n))
     )
     return Estimate(p, n, 0.0 if p == 0 else centre - half, 1.0 if p == 1 else centre + half)
-
-
-def proportion_difference(first: Estimate, second: Estimate) -> Estimate:
-    """Return first minus second, two independent proportions with Wilson intervals, with Newcombe's interval.
-
-    n is the smaller one; if it is 0, the value is 0 with the interval -1 to 1.
-    """
-    n = min(first.n, second.n)
-    if n == 0:
-        return Estimate(0.0, 0, -1.0, 1.0)
-    value = first.value - second.value
-    low = value - math.hypot(first.value - first.low, second.high - second.value)
-    high = value + math.hypot(first.high - first.value, second.value - second.low)
-    return Estimate(value, n, max(-1.0, low), min(1.0, high))
 
 
 def clustered_proportion(

@@ -172,7 +172,7 @@ TERMS = {
     ),
     "kindness": (
         "kindness of the dream",
-        "success rate in the dream minus success rate in reality, of the same policy on the same tasks",
+        "success rate in the dream minus that in reality, of one policy on the tasks that both answered",
     ),
     "refused_answers_a_step": (
         "refused answers",

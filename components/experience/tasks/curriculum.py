@@ -16,8 +16,9 @@ tasks are varied, not which training tasks are repeated.
 
 With `selection: posterior` training and generated tasks compete by a draw of their success
 (`success_posterior.py`), at most `share` of them generated. A generated task inherits nothing: it has the
-prior of its instruction. Of several candidates, the one is accepted whose drawn variance is largest, so an
-easy parent gets a harder variation and a hard one an easier variation (our choice, not the paper's).
+prior of its instruction, or of all tasks if the instruction is new. Of several candidates, the one is
+accepted whose drawn variance is largest: a harder one for an easy parent, an easier one for a hard parent,
+if there is one among them (our choice, not the paper's; the proposals have no direction).
 
 Differs from the paper (DreamGym, arXiv 2511.03773, App. C):
 

@@ -1,7 +1,7 @@
 """How likely does the policy solve a task? A Beta posterior with shrinkage, whose draws choose tasks.
 
 A task that was never played has the prior of its instruction, an instruction that of its family, a family
-that of all tasks. With w wins and l losses of its own and the prior mean m, a task's success is
+that of all tasks. A generated task has no family: its instruction's prior is that of all tasks. With w wins and l losses of its own and the prior mean m, a task's success is
 
     p ~ Beta(STRENGTH m + w, STRENGTH (1 - m) + l)
 
@@ -77,6 +77,7 @@ class SuccessPosterior:
         self._counts = {name: list(counts) for name, counts in state.items()}
 
 
-def _levels(task: Task) -> tuple[str, str, str, str]:
+def _levels(task: Task) -> list[str]:
     """Keys of what a task shares with others, the widest first, then its own."""
-    return "all", f"family/{task.family}", f"instruction/{task.instruction}", f"task/{task.id}"
+    family = [f"family/{task.family}"] if task.family else []
+    return ["all", *family, f"instruction/{task.instruction}", f"task/{task.id}"]

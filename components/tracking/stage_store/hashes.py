@@ -40,17 +40,21 @@ def file_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-def tree_hash(path: Path) -> str:
+def tree_hash(path: Path, leave_out: Sequence[str] = ()) -> str:
     """Hash of a file, or of the files of a directory in the order of their relative paths.
 
     File names count; times and modes do not.
+
+    Args:
+        leave_out: paths of files within the directory that do not count.
 
     Raises:
         DataError: `path` or a file below it is missing or cannot be read.
     """
     if not path.is_dir():
         return file_hash(path)
-    return _hash_pairs((file.relative_to(path).as_posix(), file_hash(file)) for file in _files(path))
+    names = {file.relative_to(path).as_posix(): file for file in _files(path)}
+    return _hash_pairs((name, file_hash(file)) for name, file in names.items() if name not in leave_out)
 
 
 def text_hash(text: str) -> str:

@@ -17,6 +17,10 @@ MAX_LOSSES = 100
 """The card has about as many losses, each the mean of a part of the training."""
 
 
+CARD = "card.json"
+"""The card's file in a backbone's folder."""
+
+
 def training_card(
     config: Config, model: Any, examples: list[Example], record: TrainingRecord
 ) -> dict[str, Any]:
@@ -49,7 +53,7 @@ def _mean_losses(losses: list[float]) -> list[float]:
 
 def earlier_cards(model: Path) -> list[dict[str, Any]]:
     """Return the card of `model` and of those that it continues from, the oldest first."""
-    path = model / "card.json"
+    path = model / CARD
     if not path.is_file():
         return []
     card = json.loads(path.read_text())

@@ -20,7 +20,7 @@ from components.language.training.fine_tuning import refuse_too_long, supervised
 from components.language.training.training_run import TrainingRecord
 from components.language.vocabulary.compact_vocabulary import CompactVocabulary
 from flows.jobs.pretrain_run import LogCurves
-from flows.jobs.pretraining.card import earlier_cards, training_card
+from flows.jobs.pretraining.card import CARD, earlier_cards, training_card
 from flows.jobs.pretraining.phase_exercises import (
     exercises_before_text,
     measure_skills,
@@ -74,7 +74,7 @@ def train_phase(
         "able_after": skills,
         "went_on_from": history,
     }
-    write_text(target / "card.json", json.dumps(card, indent=2) + "\n")
+    write_text(target / CARD, json.dumps(card, indent=2) + "\n")
     for checkpoint in work.glob("*.pt"):
         checkpoint.unlink()
     return target

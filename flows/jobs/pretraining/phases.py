@@ -8,6 +8,7 @@ from typing import Any
 
 from components.config import Config
 from components.tracking.stage_store.hashes import file_hash, text_hash
+from flows.jobs.pretraining.card import CARD
 from flows.jobs.pretraining.corpus import SETTINGS_FILE
 
 
@@ -43,7 +44,7 @@ def phase_key(phase: Config, previous_key: str) -> str:
 
 def is_finished(model: Path, key: str) -> bool:
     """Return True if the phase with this key has written its model to `model`; the card is written last."""
-    card = model / "card.json"
+    card = model / CARD
     return card.is_file() and bool(json.loads(card.read_text()).get("phase", {}).get("key") == key)
 
 

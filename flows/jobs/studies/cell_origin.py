@@ -19,6 +19,7 @@ from components.tracking.run_differences import changed_fields
 from components.tracking.stage_store.hashes import tree_hash
 from components.trajectories.dvc.snapshots import part_hash
 from components.trajectories.store import DataLayout
+from flows.jobs.pretraining.card import CARD
 
 Origin = dict[str, Any]
 UNUSED_KEYS = ("threads", "cluster", "tracking", "promotion", "stage_timeout_minutes")
@@ -29,6 +30,7 @@ MAX_LISTED_DIFFERENCES = 5
 def origin_of(config: Config, root: Path, unused: Sequence[str] = ()) -> Origin:
     """Return the config, the version of the data, and the hashes of models that the config names by path.
 
+    A model's card is not part of it: a backbone that was pretrained again, with equal weights, has another.
     The replay log is not part of the version: every retraining extends it, and no cell reads it. Paths are
     not part of the origin, because they differ between machines.
 
@@ -46,7 +48,9 @@ def origin_of(config: Config, root: Path, unused: Sequence[str] = ()) -> Origin:
     values["environment"] = config.environment.decisive(where=True)
     values["retrieval"].pop("server")
     paths = {section: values[section].pop("path") for section in ("backbone", "experience_model")}
-    models = {f"{section}.path": tree_hash(root / path) for section, path in paths.items() if path}
+    models = {
+        f"{section}.path": tree_hash(root / path, leave_out=[CARD]) for section, path in paths.items() if path
+    }
     return {"config": values, "data": part_hash(root, layout.root.name, layout.replay.name), "models": models}
 
 

@@ -137,7 +137,7 @@ def test_the_answers_that_rl_gets_have_metrics_of_their_own_where_they_were_reco
     assert pairs(metrics, f"{prefix}/reward_precision", f"{prefix}/reward_recall") == [(0.5, 2), (0.5, 2)]
     assert pairs(metrics, "fidelity/reward_precision", "fidelity/reward_recall") == [(0.5, 2), (0.5, 2)]
     assert not any("as_used" in name for name in fidelity_metrics(MIXED)), "older judgements lack them"
-    of_policy = policy_metrics(used, [], 2, 0, suffix="cloned")
+    of_policy = policy_metrics(used, [], 2, [], [], suffix="cloned")
     assert pairs(of_policy, f"{prefix}/policy_reward_precision/cloned") == [(0.5, 2)]
 
 
@@ -152,7 +152,9 @@ def test_policy_metrics_count_dreamed_and_real_successes():
         Replay(episode, won, same)
         for won, same in ((True, (True, True)), (False, (True, False)), (False, (False, False)))
     ]
-    metrics = policy_metrics(MIXED, replays, dreamed_episodes=8, real_wins=2, suffix="cloned")
+    real = [True, True] + [False] * 6
+    same_tasks = [(True, True), (True, False), (True, False), (False, False), (False, True)]
+    metrics = policy_metrics(MIXED, replays, 8, real, same_tasks, suffix="cloned")
     names = [
         "rollout_agreement",
         "rollout_state_agreement",
@@ -166,7 +168,7 @@ def test_policy_metrics_count_dreamed_and_real_successes():
         (0.5, 6),
         (round(3 / 8, 6), 8),
         (0.25, 8),
-        (0.125, 8),
+        (0.2, 5),  # 3 - 2 of the 5 tasks that both answered
         (0.5, 2),
     ]
 
@@ -178,7 +180,7 @@ def test_states_of_one_dreamed_episode_are_one_cluster():
     """
     episode = make_episode(make_task(), *[("go", "s")] * 20, won=True)
     replays = [Replay(episode, n % 2 == 0, (n % 2 == 0,) * 20) for n in range(16)]
-    agreement = policy_metrics(MIXED, replays, dreamed_episodes=16, real_wins=0, suffix="cloned")[
+    agreement = policy_metrics(MIXED, replays, 16, [], [], suffix="cloned")[
         "fidelity/rollout_state_agreement/cloned"
     ]
     assert (agreement.value, agreement.n) == (0.5, 320)
@@ -254,7 +256,8 @@ def agreement_of(confirmed, count, real_wins=8):
         [],
         [Replay(episode, n < confirmed, (True,)) for n in range(count)],
         dreamed_episodes=20,
-        real_wins=real_wins,
+        real_wins=[n < real_wins for n in range(20)],
+        same_tasks=[(n < count, n < real_wins) for n in range(20)],
         suffix="dreamed",
     )
 

@@ -19,7 +19,6 @@ from components.evaluation.metrics.intervals import (
     mean,
     median,
     proportion,
-    proportion_difference,
 )
 from components.evaluation.metrics.paired_outcomes import paired_difference
 
@@ -249,26 +248,6 @@ def test_fisher_p_value_equals_scipys():
             scipy.stats.fisher_exact(table, alternative="less").pvalue
         )
     assert fisher_one_sided_p_value(3, 8, 0, 0) == 1.0, "no earlier observations"
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "low", "high"),
-    [
-        ((56, 70), (48, 80), 0.0524, 0.3339),
-        ((9, 10), (3, 10), 0.1705, 0.8090),
-        ((6, 7), (2, 7), 0.0582, 0.8062),
-        ((5, 56), (0, 29), -0.0381, 0.1926),
-    ],
-)
-def test_a_difference_of_two_proportions_has_the_published_interval(first, second, low, high):
-    """Examples of Newcombe (1998), table II, method 10."""
-    difference = proportion_difference(proportion(*first), proportion(*second))
-    assert (round(difference.low, 4), round(difference.high, 4)) == (low, high)
-    assert difference.n == min(first[1], second[1])
-
-
-def test_a_difference_from_nothing_says_nothing():
-    assert proportion_difference(proportion(1, 2), proportion(0, 0)) == Estimate(0.0, 0, -1.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,15 @@ def test_a_task_that_was_never_played_has_the_mean_of_its_instruction_family_and
     assert posterior.mean(task(0, instruction="clean")) == pytest.approx((3 + 4 * instruction) / 8)
 
 
+def test_tasks_without_a_family_share_nothing_but_the_mean_of_all():
+    """Two generated tasks of different instructions: the losses of one say little of the other."""
+    posterior = SuccessPosterior()
+    lost, other = (task(number, "", instruction=f"do {number}") for number in (1, 2))
+    posterior.update([(task(3, "easy"), [1.0] * 40), (lost, [0.0] * 8)])
+    of_all = (40 + 2) / (48 + 4)
+    assert posterior.mean(other) == pytest.approx(of_all)
+
+
 def test_old_counts_fade():
     posterior = SuccessPosterior()
     posterior.update([(task(0), [0.0] * 8)])
@@ -86,13 +95,16 @@ def test_it_finds_the_tasks_that_are_won_half_of_the_time():
     assert min(shares) > max(even) and sum(shares) / 4 > 0.85
 
 
-def test_an_easy_parent_gets_a_harder_variation_and_a_hard_one_an_easier_one():
+@pytest.mark.parametrize("family", SUCCESS)
+def test_of_several_variations_the_one_won_half_of_the_time_is_chosen(family):
+    """An easy parent gets a harder variation, a hard one an easier one."""
     source = curriculum(TASKS, candidates=3)
+    parent = next(one for one in TASKS if one.family == family)
     known = [task(99, family, instruction=f"do {family}") for family in SUCCESS]
     for _ in range(6):
         played = [(one, [float(SUCCESS[one.family] > limit) for limit in (0.9, 0.1)] * 4) for one in known]
         source._posterior.update(played)
-    candidates = [source._candidate(TASKS[0], one.instruction) for one in known]
+    candidates = [source._candidate(parent, one.instruction) for one in known]
     chosen = [source._choose(candidates, random.Random(seed)).instruction for seed in range(20)]
     assert chosen.count("do fair") >= 15
 

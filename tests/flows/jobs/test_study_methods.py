@@ -18,6 +18,7 @@ from components.evaluation.study.ablation_results import FULL, VARIANTS, apply_v
 from components.evaluation.study.cells import Cell
 from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.dvc.snapshots import snapshot
+from flows.jobs.pretraining.card import CARD
 from flows.jobs.studies.cell_origin import origin_of, require_origin
 from flows.jobs.studies.method_config import chosen_methods, method_config
 from flows.jobs.studies.study import steps_of
@@ -151,6 +152,20 @@ def test_rft_has_few_large_iterations():
     )
 
 
+def test_dpo_in_the_dream_synchronises_by_optimiser_steps():
+    """As many rollouts and optimiser steps as GRPO, one step an iteration, at DPO's rate."""
+    config = load_config(None, ["rl.dream.iterations=6", "rl.dream.check_every=3", "rl.dream.tasks=32"])
+    grpo, dpo = (method_config(config, name, 0, FAMILIES).rl.dream for name in ("dream-grpo", "dream-dpo-5"))
+    assert grpo.algorithm.optimizer_steps == 2
+    assert (dpo.iterations, dpo.tasks, dpo.check_every) == (12, 16, 6)
+    assert dpo.algorithm == DPOConfig(sync_every=5, optimizer_steps=1) and dpo.learning_rate == 5e-5
+
+
+def test_a_policy_that_reflects_may_write_whole_reflections():
+    config = method_config(load_config(None), "self-reflection-grpo", 0, FAMILIES)
+    assert {config.rl.dream.max_new_tokens, config.rl.real.max_new_tokens} == {192}
+
+
 def test_offline_dpo_never_synchronises():
     section = method_config(
         load_config(None, ["rl.baseline.algorithm.epsilon=0.1"]), "dpo-offline", 0, FAMILIES
@@ -261,6 +276,22 @@ def test_a_cell_comes_back_for_its_origin_alone(tmp_path):
     path.write_text(text[:-20])
     with pytest.raises(DataError, match="no cell of a study.*rm "):
         read_cell(tmp_path, "clone", 3, origin)
+
+
+def test_a_backbone_pretrained_again_with_equal_weights_is_the_same(tmp_path):
+    """Its card has another date and time."""
+    versioned(tmp_path)
+    model = tmp_path / "models" / "mine"
+    model.mkdir(parents=True)
+    config = load_config(None, ["backbone.path=models/mine"])
+
+    def origin(weights, date):
+        (model / "model.safetensors").write_text(weights)
+        (model / CARD).write_text(date)
+        return origin_of(config, tmp_path)
+
+    first = origin("w", "2026-11-28")
+    assert origin("w", "2026-11-30") == first != origin("v", "2026-11-28")
 
 
 def test_a_key_that_was_added_since_counts_with_its_default(tmp_path):
