@@ -4,8 +4,8 @@ Sources: Wilson (1927) for a proportion, at the effective sample size if observa
 t for a mean; Cameron, Gelbach and Miller (2011), J. Bus. Econ. Stat. 29:238, with Satterthwaite's (1946)
 degrees of freedom, for a mean over both seeds and games; Fieller (1954), J. R. Stat. Soc. B 16:175, for a
 ratio of two such means; Maritz and Jarrett (1978), JASA 73:194, for a median; Fisher (1935) for the p-value
-of two independent proportions. `paired_outcomes.py` compares outcomes of the same games. No random numbers: the same input always gives the
-same interval.
+of two independent proportions. `paired_outcomes.py` compares outcomes of the same games. No random numbers:
+the same input always gives the same interval.
 """
 
 from __future__ import annotations

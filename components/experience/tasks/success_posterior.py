@@ -1,7 +1,8 @@
 """How likely does the policy solve a task? A Beta posterior with shrinkage, whose draws choose tasks.
 
 A task that was never played has the prior of its instruction, an instruction that of its family, a family
-that of all tasks. A generated task has no family: its instruction's prior is that of all tasks. With w wins and l losses of its own and the prior mean m, a task's success is
+that of all tasks. A generated task has no family: the prior of its instruction is that of all tasks. With w
+wins and l losses of its own and the prior mean m, a task's success is
 
     p ~ Beta(STRENGTH m + w, STRENGTH (1 - m) + l)
 
