@@ -24,7 +24,7 @@ from result_files import ROOT  # noqa: E402
 from seed_rows import knowledge, meta_rewarding, world_study  # noqa: E402
 from smollm2_table import smollm2, smollm2_kinds, smollm2_parts  # noqa: E402
 from speed_tables import data_size, dream_speed, gpu_speed, profile, update_speed  # noqa: E402
-from study_tables import families, seeds, step_cost, study, transfer, watch  # noqa: E402
+from study_tables import against_reality, families, seeds, step_cost, study, transfer, watch  # noqa: E402
 from world_tables import world_fidelity  # noqa: E402
 
 from components.evaluation.report.document_tables import insert_table, table_markers  # noqa: E402
@@ -55,6 +55,9 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
     "docs/experiments/smollm2.md": {"smollm2": smollm2, "smollm2-parts": smollm2_parts},
     "docs/experiments/dreams-from-weak-logs.md": {
         "seeds": lambda: seeds("study-logs-only", "clone-successes", studied("study-logs-only"))
+    },
+    "docs/experiments/weak-logs.md": {
+        "against-reality": lambda: against_reality("study-weak", ("dream-grpo", "s2r-grpo")),
     },
     "docs/experiments/no-knowledge.md": {"knowledge": knowledge},
     "docs/experiments/fidelity-and-transfer.md": {"fidelity-transfer": fidelity_transfer},

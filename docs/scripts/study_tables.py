@@ -8,7 +8,7 @@ from result_files import SUCCESS, Metrics, interval, read_cells, read_metrics, t
 
 from components.evaluation.study.cells import Cell
 from components.evaluation.study.seed_table import seed_table
-from components.evaluation.study.study_results import summarise
+from components.evaluation.study.study_results import MARGIN, summarise
 from components.evaluation.study.study_table import study_table
 from components.evaluation.study.transfer_table import transfer_table
 from flows.jobs.studies.study_methods import BASE, bases_against
@@ -27,6 +27,26 @@ def study(name: str, against: str = BASE, methods: Sequence[str] = ()) -> str:
 def seeds(name: str, against: str, methods: Sequence[str] = ()) -> str:
     """Return the differences within each seed of a study. Args: methods: see `study`."""
     return seed_table(_cells(name, methods), against, bases_against(against))
+
+
+def against_reality(name: str, methods: Sequence[str]) -> str:
+    """Return how much of RL in reality's success each method keeps, over the seeds that both have.
+
+    The ratio's interval has the uncertainty of both sides.
+    """
+    own = summarise(_cells(name, (BASE, *methods)), BASE)
+    rows = []
+    for method in methods:
+        ratio = own[method]["ratio/success_rate"]
+        rows.append(
+            [
+                method,
+                interval(own[method]["difference/success_rate"], "+.3f"),
+                interval(ratio),
+                "yes" if ratio.low >= MARGIN else "no; surely less" if ratio.high < MARGIN else "not shown",
+            ]
+        )
+    return table(["method", f"minus {BASE}", f"ratio to {BASE}", f"at least {MARGIN} of it"], rows)
 
 
 def _cells(name: str, methods: Sequence[str]) -> dict[str, list[Cell]]:

@@ -94,6 +94,13 @@ def test_what_is_not_inferior_is_judged_over_two_seeds_and_more(is_worse):
     assert metrics["ratio/success_rate"].value > 0.9
 
 
+def test_nothing_is_called_not_inferior_to_a_clone():
+    cells = {name: [cell(name, seed, [1] * 40) for seed in (0, 1)] for name in ("clone", "other")}
+    cells["clone"] = [replace(one, real_interactions=0, dreamed_interactions=0) for one in cells["clone"]]
+    metrics = summarise(cells, "clone")["other"]
+    assert "ratio/success_rate" in metrics and "ratio/non_inferior" not in metrics
+
+
 def test_differing_seeds_widen_the_interval_of_a_difference():
     base = [0, 1, 0, 0, 1, 0, 1, 0]
     better, same, worse = [1, 1, 0, 1, 1, 0, 1, 0], base, [0, 0, 0, 0, 1, 0, 0, 0]

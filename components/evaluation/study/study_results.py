@@ -43,7 +43,8 @@ def summarise(
       same base and more than one seed. With one seed the interval covers further games alone.
     - `ratio/success_rate`: of the method's rate to its base's on the same seeds and games (`crossed_ratio`);
       left out if the base's rate may be 0.
-    - `ratio/non_inferior`: 1 if its low end is at least `MARGIN`, else 0; left out with one seed.
+    - `ratio/non_inferior`: 1 if its low end is at least `MARGIN`, else 0. Only where the comparison has a
+      p-value and the base is trained by RL: how much of its success is kept without reality, or a part?
     - `reached/...`: see `reach_metrics`.
     - `watched/rollout_agreement`: share of replayed dreamed successes that were confirmed, a mean over the
       seeds.
@@ -100,8 +101,12 @@ def _add_comparisons(
         )
         for name, rows in row_pairs.items():
             metrics[name] |= _comparison_metrics(*rows)
-            if name in p_values:
-                metrics[name]["difference/p_value"] = exact_value(p_values[name])
+            if name not in p_values:
+                continue
+            metrics[name]["difference/p_value"] = exact_value(p_values[name])
+            ratio = metrics[name].get("ratio/success_rate")
+            if ratio and any(cell.real_interactions or cell.dreamed_interactions for cell in cells[base]):
+                metrics[name]["ratio/non_inferior"] = exact_value(ratio.low >= MARGIN)
 
 
 def bases_present(
@@ -160,8 +165,6 @@ def _comparison_metrics(method_rows: Rows, base_rows: Rows) -> dict[str, Estimat
         ratio = crossed_ratio(won, base_won)
         if math.isfinite(ratio.high):
             metrics["ratio/success_rate"] = ratio
-            if len(method_rows) > 1:
-                metrics["ratio/non_inferior"] = exact_value(ratio.low >= MARGIN)
     return metrics
 
 

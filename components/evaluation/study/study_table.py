@@ -10,7 +10,8 @@ from components.evaluation.study.cells import Cell
 from components.evaluation.study.study_results import bases_present
 
 REAL_STEPS_EVER = "all real steps: pretraining, logs, online, checks"
-"""Column of `real_steps_ever`; left out if no method has them."""
+"""Column of `real_steps_ever`."""
+REACHED = "to reach {base}'s final success: seeds, real steps, time ratio"
 AT_LEAST = "≥: those that the backbone read in its pretraining come on top; its card does not say how many."
 COLUMNS = (
     "method",
@@ -22,8 +23,10 @@ COLUMNS = (
     REAL_STEPS_EVER,
     "dreamed steps",
     "minutes",
-    "to reach {base}'s final success: seeds, real steps, time ratio",
+    REACHED,
 )
+LEFT_OUT_IF_EMPTY = (REAL_STEPS_EVER, REACHED)
+"""Columns that a table has only if a method has an entry in them."""
 
 
 def study_table(
@@ -42,7 +45,7 @@ def study_table(
         base: base method of all methods that are not in `bases`.
         bases: method -> its base method.
     """
-    rows = [[column.format(base=base) for column in COLUMNS], ["---"] * len(COLUMNS)]
+    rows = []
     finished = {name: [cell for cell in cells[name] if not cell.crash] for name in metrics}
     present = bases_present(finished, base, bases or {})
     for name, method_metrics in metrics.items():
@@ -50,11 +53,15 @@ def study_table(
         finished_cells = finished[name]
         base_prefix = "" if method_base == base else f"{method_base}: "
         rows.append(_row(name, method_metrics, finished_cells, base_prefix))
+    kept = [
+        place
+        for place, column in enumerate(COLUMNS)
+        if column not in LEFT_OUT_IF_EMPTY or any(row[place] for row in rows)
+    ]
+    heads = [[column.format(base=base) for column in COLUMNS], ["---"] * len(COLUMNS)]
+    lines = [f"| {' | '.join(row[place] for place in kept)} |" for row in (*heads, *rows)]
     ever = COLUMNS.index(REAL_STEPS_EVER)
-    if not any(row[ever] for row in rows[2:]):
-        rows = [row[:ever] + row[ever + 1 :] for row in rows]
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    if any(row[ever].startswith("≥") for row in rows[2:]):
+    if any(row[ever].startswith("≥") for row in rows):
         lines += ["", AT_LEAST]
     problems = _problem_lines({name: cells[name] for name in metrics})
     commits = Counter(cell.commit[:7] for name in metrics for cell in cells[name] if cell.commit)
