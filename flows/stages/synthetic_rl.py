@@ -82,11 +82,11 @@ def train_in_dream(run: Run, start: str = "clone") -> Stage:
         start: stage of the policy to start from.
     """
     config = run.slice("experience_model", "retrieval", "environment", "curriculum", "rl.dream")
-    config |= run.computing(training=True) | families_config(run) | snapshots_config(run) | delay_config(run)
+    config |= run.computing(training=True) | families_config(run) | snapshots_config(run)
     if run.config.curriculum.judge:
         config["endpoint"] = endpoint_slice(run.config)
     if run.config.rl.dream.check_every:
-        config |= {"floor": run.config.fidelity.min_rollout_agreement}
+        config |= {"floor": run.config.fidelity.min_rollout_agreement} | delay_config(run)
     return Stage(
         "synthetic_rl",
         work=partial(_train, run, run.results[start].key[:12]),
