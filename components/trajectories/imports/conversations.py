@@ -1,27 +1,36 @@
 """Puts the messages of interleaved conversations together: logs with one message a line.
 
 A line has a message and the name of its conversation. Conversations that run at the same time are mixed in
-such a log, across rotated files too, so all of them are held until the log ends.
+such a log, across rotated files too, so all of them are held until the log ends. Conversations with the same
+name in different logs (`rotated_files.py`) are different ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from components.trajectories.imports.logged_episode import Skipped
+from components.trajectories.imports.line_copies import Line, has_line_ids, time_field, without_copies
+from components.trajectories.imports.logged_episode import Skipped, Unusable
 from components.trajectories.imports.message_lists import IDS
+from components.trajectories.imports.rotated_files import log_of
 
-_TIMES = ("timestamp", "time", "created_at", "created", "ts")
+NO_TIME = "a time that is neither ISO 8601 nor a number"
+MIXED_TIMES = "a conversation with dates and numbers as times"
+_MOST_SECONDS = 10**11
+"""A larger number counts milliseconds, microseconds or nanoseconds; as seconds it is the year 5138."""
 
 
 def whole_records(lines: Iterable[tuple[str, Any] | Skipped]) -> Iterator[tuple[str, Any] | Skipped]:
     """The lines, with single messages of one conversation replaced by one record, at the end of the log.
 
-    Messages are in the order of their times if all of a conversation have one of one kind, else in that of
-    the log. Fields of later messages beside `role` and `content` win.
+    Messages are in the order of their times if all of a conversation have one, else in that of the log.
+    Copies of messages, and conversations whose times cannot be compared, are skipped. Fields of later
+    messages beside `role` and `content` win.
     """
-    conversations: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    conversations: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
         if isinstance(line, Skipped):
             yield line
@@ -32,24 +41,76 @@ def whole_records(lines: Iterable[tuple[str, Any] | Skipped]) -> Iterator[tuple[
             continue
         name = next((str(record[key]) for key in IDS if record.get(key) not in (None, "")), "")
         if name:
-            conversations.setdefault(name, []).append((place, record))
+            conversations.setdefault((log_of(place), name), []).append((place, record))
         else:
             yield Skipped("a message without the name of its conversation", place)
-    for name, messages in conversations.items():
-        if key := _time_key(messages):
-            messages.sort(key=lambda entry: entry[1][key])
-        record = {field: value for _, message in messages for field, value in message.items()}
-        record.pop("role")
-        record.pop("content", None)
-        yield messages[0][0], record | {"episode_id": name, "messages": [message for _, message in messages]}
+    for (_, name), messages in conversations.items():
+        yield from _whole_record(name, messages)
 
 
-def _time_key(messages: list[tuple[str, Mapping[str, Any]]]) -> str:
-    """The field with the time of every message; "" if there is none."""
-    for key in _TIMES:
-        values = [message.get(key) for _, message in messages]
-        if all(isinstance(value, str) for value in values):
-            return key
-        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-            return key
-    return ""
+def _whole_record(name: str, messages: Sequence[Line]) -> Iterator[tuple[str, Any] | Skipped]:
+    """The record of one conversation, behind the copies of its messages."""
+    try:
+        ordered = _in_order(messages)
+    except Unusable as problem:
+        yield Skipped(problem.reason, messages[0][0], problem.found)
+        return
+    kept, copies = without_copies(ordered, has_id=has_line_ids(messages), has_time=bool(time_field(messages)))
+    yield from copies
+    record = {field: value for _, message in kept for field, value in message.items()}
+    record.pop("role")
+    record.pop("content", None)
+    yield kept[0][0], record | {"episode_id": name, "messages": [message for _, message in kept]}
+
+
+def _in_order(messages: Sequence[Line]) -> Sequence[Line]:
+    """The messages in the order of their times.
+
+    Raises:
+        Unusable: a time cannot be read, or some times are dates and some are numbers.
+    """
+    field = time_field(messages)
+    if not field:
+        return messages
+    dates = [_date(message[field]) for _, message in messages]
+    seconds = [_seconds(message[field]) for _, message in messages]
+    for (_, message), date, number in zip(messages, dates, seconds, strict=True):
+        if date is None and number is None:
+            raise Unusable(NO_TIME, message[field])
+    if None not in dates:
+        return _sorted(messages, dates)
+    if None not in seconds:
+        return _sorted(messages, seconds)
+    raise Unusable(MIXED_TIMES, [message[field] for _, message in messages])
+
+
+def _sorted(messages: Sequence[Line], times: Sequence[Any]) -> list[Line]:
+    order = sorted(range(len(messages)), key=times.__getitem__)
+    return [messages[number] for number in order]
+
+
+def _seconds(value: object) -> Decimal | None:
+    """The number of seconds that a number, or a text of one, spells; None for all else."""
+    if not isinstance(value, int | float | str) or isinstance(value, bool):
+        return None
+    try:
+        seconds = Decimal(str(value).strip())
+    except InvalidOperation:
+        return None
+    if not seconds.is_finite():
+        return None
+    for _ in ("milliseconds", "microseconds", "nanoseconds"):
+        if abs(seconds) > _MOST_SECONDS:
+            seconds /= 1000
+    return seconds
+
+
+def _date(value: object) -> datetime | None:
+    """The time that a text in ISO 8601 spells, in UTC if it names no zone; None for all else."""
+    if not isinstance(value, str):
+        return None
+    try:
+        date = datetime.fromisoformat(value.strip().upper())
+    except ValueError:
+        return None
+    return date if date.tzinfo else date.replace(tzinfo=UTC)

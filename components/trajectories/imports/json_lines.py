@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import zlib
 from collections.abc import Iterator, Sequence
@@ -16,11 +17,13 @@ from typing import IO, Any
 
 from components.errors import DataError
 from components.trajectories.imports.logged_episode import Skipped, shortened
+from components.trajectories.imports.rotated_files import Age, file_age, log_name
 
 MOST_LINE_BYTES = 64 << 20
 """Longest line that is read; a longer one is skipped."""
 _LOG = re.compile(r"\.(json|jsonl|ndjson)\b")
-_ROTATED = re.compile(r"^(?P<name>.*?)(?:\.(?P<number>\d+))?(?P<gzip>\.gz)?$")
+_DAMAGE = (gzip.BadGzipFile, EOFError, zlib.error)
+DAMAGED_FILE = "a compressed file that is cut off or damaged"
 BROKEN_LINE = "a line that is not JSON"
 LONG_LINE = f"a line of more than {MOST_LINE_BYTES >> 20} MiB"
 
@@ -28,9 +31,7 @@ LONG_LINE = f"a line of more than {MOST_LINE_BYTES >> 20} MiB"
 def log_files(paths: Sequence[Path]) -> list[Path]:
     """The files of `paths`: of a directory all `.jsonl`, `.ndjson` and `.json` files below.
 
-    Rotated files come oldest first.
-
-    `log.jsonl.2.gz` is older than `log.jsonl.1`, which is older than `log.jsonl`.
+    The files of one log stand together, the oldest first (`rotated_files.py`).
 
     Raises:
         DataError: no path is named, a path does not exist, or a directory has no such file.
@@ -52,36 +53,48 @@ def log_files(paths: Sequence[Path]) -> list[Path]:
             found.append(path)
         else:
             raise DataError(f"There is no file {path}.", "Expected a log.", "Check the path.")
-    return sorted(dict.fromkeys(found), key=_age)
+    by_path = {_normalised(path): path for path in found}
+    return [by_path[path] for path in sorted(by_path, key=_log_and_age)]
 
 
-def _age(path: Path) -> tuple[str, int]:
-    match = _ROTATED.match(path.name)
-    assert match is not None
-    return str(path.parent / match["name"]), -int(match["number"] or 0)
+def common_folder(paths: Sequence[Path]) -> Path:
+    """The deepest folder that all of `paths` are in; the folder itself if it is the only one of them."""
+    return Path(os.path.commonpath([_normalised(path if path.is_dir() else path.parent) for path in paths]))
 
 
-def records(path: Path) -> Iterator[tuple[str, Any] | Skipped]:
+def _normalised(path: Path) -> Path:
+    """The absolute path without `..`; links stay, since their names say which log they belong to."""
+    return Path(os.path.normpath(path.absolute()))
+
+
+def _log_and_age(path: Path) -> tuple[str, Age, str]:
+    return str(path.parent / log_name(path.name)), file_age(path.name), path.name
+
+
+def records(path: Path, folder: Path | None = None) -> Iterator[tuple[str, Any] | Skipped]:
     """(place, record) of each line of a file; what is skipped, in its place.
+
+    A place is `FILE:LINE`. The file is named relative to `folder`, by default its own.
 
     Raises:
         DataError: the file cannot be read.
     """
+    name = _name(path, folder)
     try:
         with _open(path) as file:
             for number, line in enumerate(_lines(file), start=1):
-                place = f"{path.name}:{number}"
+                place = f"{name}:{number}"
                 if line is None:
                     yield Skipped(LONG_LINE, place)
                 elif line.strip():
                     yield _record(line, place)
-    except (EOFError, zlib.error):  # the lines before the damage are kept
-        yield Skipped("a compressed file that is cut off or damaged", path.name)
+    except _DAMAGE as error:  # the lines before the damage are kept
+        yield Skipped(DAMAGED_FILE, name, shortened(error))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error}.", "Expected JSON Lines.") from error
 
 
-def documents(path: Path) -> Iterator[tuple[str, Any] | Skipped]:
+def documents(path: Path, folder: Path | None = None) -> Iterator[tuple[str, Any] | Skipped]:
     """As `records`, and a file that is one JSON document over many lines is one record.
 
     Raises:
@@ -90,14 +103,18 @@ def documents(path: Path) -> Iterator[tuple[str, Any] | Skipped]:
     try:
         with _open(path) as file:
             text = file.read(MOST_LINE_BYTES + 1)
-    except (OSError, EOFError, zlib.error):
+    except (OSError, *_DAMAGE):
         text = b""  # `records` says what is wrong with it
     if 0 < len(text) <= MOST_LINE_BYTES and not isinstance(_record(text.splitlines()[0], ""), tuple):
-        whole = _record(text, path.name)
+        whole = _record(text, _name(path, folder))
         if isinstance(whole, tuple):
             yield whole
             return
-    yield from records(path)
+    yield from records(path, folder)
+
+
+def _name(path: Path, folder: Path | None) -> str:
+    return Path(os.path.relpath(path, folder or path.parent)).as_posix()
 
 
 def _open(path: Path) -> IO[bytes]:

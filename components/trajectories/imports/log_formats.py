@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from components.trajectories.imports.conversations import whole_records
 from components.trajectories.imports.dataset_rows import dataset_rows
-from components.trajectories.imports.json_lines import documents, log_files, records
+from components.trajectories.imports.json_lines import common_folder, documents, log_files, records
 from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped, Unusable
 from components.trajectories.imports.message_lists import episode_of
 from components.trajectories.imports.otel_spans import span_records
@@ -44,7 +44,8 @@ def _entries(paths: Sequence[Path], form: LogFormat) -> Entries:
     if form == "datasets":
         return chain.from_iterable(map(dataset_rows, paths))
     files = log_files(paths)
+    folder = common_folder(paths)
     if form == "otel":
-        return span_records(chain.from_iterable(map(documents, files)))
-    lines = chain.from_iterable(map(records, files))
+        return span_records(chain.from_iterable(documents(file, folder) for file in files))
+    lines = chain.from_iterable(records(file, folder) for file in files)
     return step_episodes(lines) if form == "steps" else whole_records(lines)
