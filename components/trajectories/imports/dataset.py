@@ -2,9 +2,7 @@
 
 - A task is an instruction with what was seen first. All its episodes are in one split, which the hash of the
   task decides: a log that grows keeps its splits.
-- Episodes that occur again, or are the beginning of a longer one, count once: a log of calls has the whole
-  conversation in each call. Thoughts do not count there, since later calls may leave them out; the one
-  episode gets them from its copies. An episode that the world has ended is no beginning of another one.
+- Copies, and windows of a longer conversation, are left out (`copies.py`).
 - The last step of an episode without a known outcome is left out. Nobody knows whether it was rewarded; that
   the steps before it did not end the episode is known.
 - A success that ends with the agent's action has `END` as its last state: no world answered.
@@ -19,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from components.errors import DataError
 from components.records import TEST, TRAIN, Task, Transition, is_storable
+from components.trajectories.imports.copies import without_copies
 from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped, Unusable
 
 END = "The episode is over."
@@ -40,7 +39,6 @@ ADVICE = {
     "a step without the name of its episode": "Name the episode of each step in a field `episode_id`.",
 }
 """Kind of what was left out -> what to do, in the order in which it is looked for."""
-SHORTER_COPY = "a copy, or the beginning of a longer episode"
 LONG_TEXT = "a text that is too long"
 ONE_STEP = "one step, of which nobody knows the outcome"
 
@@ -111,7 +109,8 @@ def build(
             imported.skipped.append(episode)
         else:
             usable.append(episode)
-    kept = _without_copies(usable, imported)
+    kept, copies = without_copies(usable)
+    imported.skipped += copies
     built: list[tuple[Task, list[Transition]]] = []
     for number, episode in enumerate(kept):
         try:
@@ -125,56 +124,6 @@ def build(
         imported.without_thoughts += sum(not step.thought for step in built[-1][1])
     _divide(built, held_out, imported)
     return imported
-
-
-def _without_copies(episodes: Sequence[LoggedEpisode], imported: Imported) -> list[LoggedEpisode]:
-    """The episodes that are not the beginning of another one, in their order."""
-    owners: dict[bytes, int] = {}
-    kept: dict[int, LoggedEpisode] = {}
-    longest_first = sorted(enumerate(episodes), key=lambda entry: _length(entry[1]), reverse=True)
-    for number, episode in longest_first:
-        hashes = _hashes_of_beginnings(episode)
-        if (owner := owners.get(hashes[-1])) is not None:
-            imported.skipped.append(Skipped(SHORTER_COPY, episode.place))
-            kept[owner] = _with_thoughts_of(kept[owner], episode)
-        else:
-            owners |= dict.fromkeys(hashes, number)
-            kept[number] = episode
-    return [episode for _, episode in sorted(kept.items())]
-
-
-def _with_thoughts_of(episode: LoggedEpisode, copy: LoggedEpisode) -> LoggedEpisode:
-    """The episode with the thoughts that only a copy of its beginning has."""
-    steps = list(episode.steps)
-    for number, step in enumerate(copy.steps):
-        if step.thought and not steps[number].thought:
-            steps[number] = replace(steps[number], thought=step.thought)
-    return replace(episode, steps=tuple(steps))
-
-
-def _length(episode: LoggedEpisode) -> tuple[int, bool, bool, bool]:
-    """What makes an episode longer than its copies: steps, a last observation, an end, a known outcome."""
-    has_last = episode.steps[-1].observation is not None
-    return len(episode.steps), has_last, episode.is_over, episode.success is not None
-
-
-def _hashes_of_beginnings(episode: LoggedEpisode) -> list[bytes]:
-    """A hash of the episode up to each action and each observation; the last one is of all of it.
-
-    The last one of an episode that is over says so: it equals no beginning.
-    """
-    digest = hashlib.sha256(repr((episode.instruction, episode.first_observation)).encode(errors="replace"))
-    hashes = []
-    for step in episode.steps:
-        digest.update(repr(step.action).encode(errors="replace"))
-        hashes.append(digest.digest())
-        if step.observation is not None:
-            digest.update(repr(step.observation).encode(errors="replace"))
-            hashes.append(digest.digest())
-    if not episode.is_over:
-        return hashes
-    digest.update(b"over")
-    return [*hashes, digest.digest()]
 
 
 def _records(
