@@ -77,7 +77,7 @@ def _owner(
     kept: Mapping[int, LoggedEpisode],
     one_id: bool,
 ) -> int | None:
-    """The number of the episode that `episode`, with the hash `whole`, is a copy of; None if it is no copy."""
+    """The number of the episode that `episode`, of hash `whole`, is a copy of; None if it is no copy."""
     if episode.success is not None and (owner := owners.get((whole, episode.success))) is not None:
         return owner
     candidates = [owners[key] for key in ((whole, True), (whole, False), (whole, None)) if key in owners]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from components.errors import DataError
@@ -41,6 +41,8 @@ ADVICE = {
 """Kind of what was left out -> what to do, in the order in which it is looked for."""
 LONG_TEXT = "a text that is too long"
 ONE_STEP = "one step, of which nobody knows the outcome"
+Decide = Callable[[Sequence[LoggedEpisode]], list[LoggedEpisode]]
+"""Episodes without a known outcome -> the same episodes, with the outcomes that somebody told."""
 
 
 @dataclass
@@ -90,6 +92,7 @@ def build(
     held_out: float,
     longest_text: int,
     behaviour: str = "policy",
+    decide: Decide | None = None,
 ) -> Imported:
     """Tasks and transitions of `episodes`.
 
@@ -98,6 +101,7 @@ def build(
         held_out: share of the tasks for fidelity, and again for tests.
         longest_text: in characters; an episode with a longer one is left out.
         behaviour: who acted.
+        decide: tells the outcomes of the usable episodes without a known one; no copy is among them.
 
     Raises:
         DataError: nothing is left, or there are too few tasks to hold one out.
@@ -111,6 +115,8 @@ def build(
             usable.append(episode)
     kept, copies = without_copies(usable)
     imported.skipped += copies
+    if decide is not None:
+        kept = _with_outcomes(kept, decide, lambda one: _is_usable(one, environment, longest_text))
     built: list[tuple[Task, list[Transition]]] = []
     for number, episode in enumerate(kept):
         try:
@@ -124,6 +130,26 @@ def build(
         imported.without_thoughts += sum(not step.thought for step in built[-1][1])
     _divide(built, held_out, imported)
     return imported
+
+
+def _with_outcomes(
+    episodes: Sequence[LoggedEpisode], decide: Decide, is_usable: Callable[[LoggedEpisode], bool]
+) -> list[LoggedEpisode]:
+    """The episodes, the usable ones without a known outcome as `decide` returns them."""
+    decided = list(episodes)
+    places = [n for n, episode in enumerate(episodes) if episode.success is None and is_usable(episode)]
+    for place, episode in zip(places, decide([episodes[place] for place in places]), strict=True):
+        decided[place] = episode
+    return decided
+
+
+def _is_usable(episode: LoggedEpisode, environment: str, longest_text: int) -> bool:
+    """Whether the episode could be imported if its outcome were known."""
+    try:
+        _records(replace(episode, success=False), 0, environment, longest_text, "policy")
+    except Unusable:
+        return False
+    return True
 
 
 def _records(
