@@ -125,7 +125,8 @@ def import_command(
         str,
         typer.Option(
             help="field:PATH, last:PATTERN (found in the last observation: success), judge (the model at "
-            "endpoint) or unknown. Default: the usual fields, such as success, reward or metadata.success."
+            "endpoint is asked where the usual fields tell nothing) or unknown. Default: the usual fields, "
+            "such as success, reward or metadata.success."
         ),
     ] = "",
     success: Annotated[float, typer.Option(help="Least number that is a success.")] = 1.0,

@@ -21,7 +21,7 @@ from components.language.endpoint.chat_completions import Usage
 from components.language.endpoint.json_endpoint import Endpoint
 from components.trajectories.dvc.snapshots import Snapshot, push, snapshot
 from components.trajectories.imports.dataset import SPLITS, Imported, TooFewTasks, build
-from components.trajectories.imports.judged_outcomes import judged
+from components.trajectories.imports.judged_outcomes import OutcomeJudge
 from components.trajectories.imports.log_formats import LogFormat, logged_episodes
 from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped
 from components.trajectories.imports.outcomes import JUDGE, outcome_rule
@@ -72,13 +72,22 @@ class ImportOptions:
 
 
 @dataclass(frozen=True)
+class Judging:
+    """What a judge was asked: number of episodes, of them those without a usable answer, and the cost."""
+
+    asked: int
+    unanswered: int
+    usage: Usage
+
+
+@dataclass(frozen=True)
 class ImportedData:
-    """What was imported, the number of masked secrets, the new version of data/, and what a judge cost."""
+    """What was imported, the number of masked secrets, the new version of data/, and what a judge did."""
 
     imported: Imported
     masked: int
     version: Snapshot
-    judge: Usage
+    judging: Judging | None
 
 
 def import_logs(
@@ -88,7 +97,7 @@ def import_logs(
 
     Raises:
         ConfigError: the rule of outcomes, or a pattern of secrets, cannot be used; a judge has no endpoint.
-        EndpointError: the judge's endpoint refuses every question.
+        EndpointError: the judge's endpoint refuses every question, or gives no usable answer.
         DataError: a file cannot be read or written, fewer than three tasks are left, or no outcome is told.
     """
     rule = outcome_rule(options.outcome, options.success)
@@ -101,13 +110,14 @@ def import_logs(
         "longest_text": longest,
         "behaviour": options.behaviour,
     }
-    usage = Usage()
+    judging = None
     try:
         if options.outcome == JUDGE:
             _require_judge(config)
             with Endpoint(config.endpoint, root / ANSWERS) as endpoint:
-                imported = build(judged(episodes, endpoint), WORLD, **settings)
-                usage = endpoint.usage
+                judge = OutcomeJudge(endpoint)
+                imported = build(episodes, WORLD, **settings, decide=judge.decide)
+                judging = Judging(judge.asked, judge.unanswered, endpoint.usage)
         else:
             imported = build(episodes, WORLD, **settings)
     except TooFewTasks as error:
@@ -123,7 +133,7 @@ def import_logs(
     layout.description.write_text(description, encoding="utf-8")
     version = snapshot(root)
     push(root)
-    return ImportedData(imported, masker.found, version, usage)
+    return ImportedData(imported, masker.found, version, judging)
 
 
 def _require_outcomes(imported: Imported, options: ImportOptions) -> None:

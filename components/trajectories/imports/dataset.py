@@ -2,9 +2,7 @@
 
 - A task is an instruction with what was seen first. All its episodes are in one split, which the hash of the
   task decides: a log that grows keeps its splits.
-- Episodes that occur again, or are the beginning of a longer one, count once: a log of calls has the whole
-  conversation in each call. Thoughts do not count there, since later calls may leave them out; the one
-  episode gets them from its copies. An episode that the world has ended is no beginning of another one.
+- Copies, and windows of a longer conversation, are left out (`copies.py`).
 - The last step of an episode without a known outcome is left out. Nobody knows whether it was rewarded; that
   the steps before it did not end the episode is known.
 - A success that ends with the agent's action has `END` as its last state: no world answered.
@@ -14,11 +12,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from components.errors import DataError
 from components.records import TEST, TRAIN, Task, Transition, is_storable
+from components.trajectories.imports.copies import without_copies
 from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped, Unusable
 
 END = "The episode is over."
@@ -40,9 +39,10 @@ ADVICE = {
     "a step without the name of its episode": "Name the episode of each step in a field `episode_id`.",
 }
 """Kind of what was left out -> what to do, in the order in which it is looked for."""
-SHORTER_COPY = "a copy, or the beginning of a longer episode"
 LONG_TEXT = "a text that is too long"
 ONE_STEP = "one step, of which nobody knows the outcome"
+Decide = Callable[[Sequence[LoggedEpisode]], list[LoggedEpisode]]
+"""Episodes without a known outcome -> the same episodes, with the outcomes that somebody told."""
 
 
 @dataclass
@@ -92,6 +92,7 @@ def build(
     held_out: float,
     longest_text: int,
     behaviour: str = "policy",
+    decide: Decide | None = None,
 ) -> Imported:
     """Tasks and transitions of `episodes`.
 
@@ -100,6 +101,7 @@ def build(
         held_out: share of the tasks for fidelity, and again for tests.
         longest_text: in characters; an episode with a longer one is left out.
         behaviour: who acted.
+        decide: tells the outcomes of the usable episodes without a known one; no copy is among them.
 
     Raises:
         DataError: nothing is left, or there are too few tasks to hold one out.
@@ -111,7 +113,10 @@ def build(
             imported.skipped.append(episode)
         else:
             usable.append(episode)
-    kept = _without_copies(usable, imported)
+    kept, copies = without_copies(usable)
+    imported.skipped += copies
+    if decide is not None:
+        kept = _with_outcomes(kept, decide, lambda one: _is_usable(one, environment, longest_text))
     built: list[tuple[Task, list[Transition]]] = []
     for number, episode in enumerate(kept):
         try:
@@ -127,54 +132,24 @@ def build(
     return imported
 
 
-def _without_copies(episodes: Sequence[LoggedEpisode], imported: Imported) -> list[LoggedEpisode]:
-    """The episodes that are not the beginning of another one, in their order."""
-    owners: dict[bytes, int] = {}
-    kept: dict[int, LoggedEpisode] = {}
-    longest_first = sorted(enumerate(episodes), key=lambda entry: _length(entry[1]), reverse=True)
-    for number, episode in longest_first:
-        hashes = _hashes_of_beginnings(episode)
-        if (owner := owners.get(hashes[-1])) is not None:
-            imported.skipped.append(Skipped(SHORTER_COPY, episode.place))
-            kept[owner] = _with_thoughts_of(kept[owner], episode)
-        else:
-            owners |= dict.fromkeys(hashes, number)
-            kept[number] = episode
-    return [episode for _, episode in sorted(kept.items())]
+def _with_outcomes(
+    episodes: Sequence[LoggedEpisode], decide: Decide, is_usable: Callable[[LoggedEpisode], bool]
+) -> list[LoggedEpisode]:
+    """The episodes, the usable ones without a known outcome as `decide` returns them."""
+    decided = list(episodes)
+    places = [n for n, episode in enumerate(episodes) if episode.success is None and is_usable(episode)]
+    for place, episode in zip(places, decide([episodes[place] for place in places]), strict=True):
+        decided[place] = episode
+    return decided
 
 
-def _with_thoughts_of(episode: LoggedEpisode, copy: LoggedEpisode) -> LoggedEpisode:
-    """The episode with the thoughts that only a copy of its beginning has."""
-    steps = list(episode.steps)
-    for number, step in enumerate(copy.steps):
-        if step.thought and not steps[number].thought:
-            steps[number] = replace(steps[number], thought=step.thought)
-    return replace(episode, steps=tuple(steps))
-
-
-def _length(episode: LoggedEpisode) -> tuple[int, bool, bool, bool]:
-    """What makes an episode longer than its copies: steps, a last observation, an end, a known outcome."""
-    has_last = episode.steps[-1].observation is not None
-    return len(episode.steps), has_last, episode.is_over, episode.success is not None
-
-
-def _hashes_of_beginnings(episode: LoggedEpisode) -> list[bytes]:
-    """A hash of the episode up to each action and each observation; the last one is of all of it.
-
-    The last one of an episode that is over says so: it equals no beginning.
-    """
-    digest = hashlib.sha256(repr((episode.instruction, episode.first_observation)).encode(errors="replace"))
-    hashes = []
-    for step in episode.steps:
-        digest.update(repr(step.action).encode(errors="replace"))
-        hashes.append(digest.digest())
-        if step.observation is not None:
-            digest.update(repr(step.observation).encode(errors="replace"))
-            hashes.append(digest.digest())
-    if not episode.is_over:
-        return hashes
-    digest.update(b"over")
-    return [*hashes, digest.digest()]
+def _is_usable(episode: LoggedEpisode, environment: str, longest_text: int) -> bool:
+    """Whether the episode could be imported if its outcome were known."""
+    try:
+        _records(replace(episode, success=False), 0, environment, longest_text, "policy")
+    except Unusable:
+        return False
+    return True
 
 
 def _records(

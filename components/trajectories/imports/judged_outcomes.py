@@ -1,21 +1,22 @@
 """Outcomes of logged episodes by a language model behind an endpoint: `--outcome judge`.
 
 The judge sees the task and the whole episode, and answers `success`, `failure` or `unknown`. Its answers are
-cached, so a repeated import asks only what is new. An episode without a usable answer stays unknown. How
-often the judge is right is not known: what is learnt from it is the judge's opinion.
+cached, so a repeated import asks only what is new. An episode without a usable answer stays unknown; if the
+first questions, up to a batch, all have none, the import ends. How often the judge is right is not known:
+what is learnt from it is the judge's opinion.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Literal
 
+from components.errors import EndpointError
 from components.language.endpoint.chat_completions import UnansweredError
 from components.language.endpoint.json_endpoint import Endpoint, Question, StrictAnswer
-from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped
+from components.trajectories.imports.logged_episode import LoggedEpisode
 
 VERSION = "outcome-1"
 """Wording of the prompt; part of the cache's key."""
@@ -40,31 +41,50 @@ class OutcomeAnswer(StrictAnswer):
     outcome: Literal["success", "failure", "unknown"]
 
 
-def judged(
-    episodes: Iterator[LoggedEpisode | Skipped], endpoint: Endpoint
-) -> Iterator[LoggedEpisode | Skipped]:
-    """Return the episodes in their order, those without a known outcome with the judge's.
+class OutcomeJudge:
+    """Asks the model at an endpoint for the outcomes of episodes, and counts the questions.
 
-    Raises:
-        EndpointError: there is no key, or the endpoint refuses every question.
+    Attributes:
+        asked: number of episodes that it was asked about.
+        unanswered: number of them without a usable answer.
     """
-    while batch := list(islice(episodes, BATCH)):
-        open_places = [
-            place
-            for place, episode in enumerate(batch)
-            if isinstance(episode, LoggedEpisode) and episode.success is None
-        ]
-        answers = endpoint.ask_all([_question(batch[place]) for place in open_places])
-        for place, answer in zip(open_places, answers, strict=True):
-            episode = batch[place]
-            assert isinstance(episode, LoggedEpisode)
-            if not isinstance(answer, UnansweredError) and answer.outcome != "unknown":
-                batch[place] = replace(episode, success=answer.outcome == "success")
-        yield from batch
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.asked = 0
+        self.unanswered = 0
+        self._endpoint = endpoint
+
+    def decide(self, episodes: Sequence[LoggedEpisode]) -> list[LoggedEpisode]:
+        """Return the episodes in their order, those without a known outcome with the judge's.
+
+        Raises:
+            EndpointError: there is no key, the endpoint refuses every question, or no answer is usable.
+        """
+        decided = list(episodes)
+        open_places = [place for place, episode in enumerate(episodes) if episode.success is None]
+        for start in range(0, len(open_places), BATCH):
+            places = open_places[start : start + BATCH]
+            answers = self._endpoint.ask_all([_question(episodes[place]) for place in places])
+            failures = [answer for answer in answers if isinstance(answer, UnansweredError)]
+            self.asked += len(places)
+            self.unanswered += len(failures)
+            if self.unanswered == self.asked:
+                raise _no_usable_answer(self.asked, failures[-1])
+            for place, answer in zip(places, answers, strict=True):
+                if not isinstance(answer, UnansweredError) and answer.outcome != "unknown":
+                    decided[place] = replace(episodes[place], success=answer.outcome == "success")
+        return decided
 
 
-def _question(episode: LoggedEpisode | Skipped) -> Question[OutcomeAnswer]:
-    assert isinstance(episode, LoggedEpisode)
+def _no_usable_answer(asked: int, last: UnansweredError) -> EndpointError:
+    return EndpointError(
+        f"None of the judge's first {asked} answers about outcomes can be used. The last one: {last.found}",
+        "Expected answers to most questions.",
+        f"{last.next_step} Nothing was imported.",
+    )
+
+
+def _question(episode: LoggedEpisode) -> Question[OutcomeAnswer]:
     values = {
         "task": episode.instruction,
         "first_observation": episode.first_observation,

@@ -14,7 +14,7 @@ from components.errors import ConfigError
 from components.trajectories.imports.logged_episode import LoggedStep
 
 JUDGE = "judge"
-"""`--outcome` that asks a language model."""
+"""`--outcome` that asks a language model where no usual field tells the outcome."""
 USUAL_FIELDS = ("success", "is_success", "successful", "reward", "score", "outcome", "resolved")
 """Fields that are looked for, in this order, in the record and in its `metadata`, if none is named."""
 YES = frozenset({"true", "yes", "success", "succeeded", "successful", "passed", "pass", "won", "resolved"})
@@ -30,17 +30,17 @@ def outcome_rule(text: str, threshold: float) -> OutcomeRule:
     Args:
         text: "" looks for `USUAL_FIELDS`; `field:PATH` reads a field, with dots for fields within fields;
             `last:PATTERN` is a success if the regular expression is found in the last observation, or in the
-            last action of an episode that ends with it; `unknown` tells nothing, and neither does `judge`,
-            which `judged_outcomes.py` asks afterwards.
+            last action of an episode that ends with it; `judge` looks for `USUAL_FIELDS`, and
+            `judged_outcomes.py` asks about the other episodes afterwards; `unknown` tells nothing.
         threshold: least number that is a success.
 
     Raises:
         ConfigError: the text is none of these, or the pattern is no regular expression.
     """
     kind, _, rest = text.partition(":")
-    if not text:
+    if text in ("", JUDGE):
         return lambda record, steps: _first_known(record, threshold)
-    if text in ("unknown", JUDGE):
+    if text == "unknown":
         return lambda record, steps: None
     if kind == "field" and rest:
         return lambda record, steps: read_outcome(_at(record, rest), threshold)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from components.trajectories.imports.dataset import Imported
 from flows.cli.data import COMMIT_HINT
-from flows.jobs.import_logs import SKIPPED, WORLD, ImportedData
+from flows.jobs.import_logs import SKIPPED, WORLD, ImportedData, Judging
 from flows.printing.output import Output
 from flows.printing.table import Column, Table
 
@@ -32,13 +32,8 @@ def print_imported(page: Output, data: ImportedData, *, is_last: bool = True) ->
     page.text(
         f"{imported.without_thoughts:,} of {steps:,} steps have no thought; {data.masked:,} secrets masked."
     )
-    if data.judge.calls or data.judge.cached_calls:
-        page.text(
-            f"Outcomes by the judge: {data.judge.calls:,} answers, {data.judge.cached_calls:,} more from the "
-            f"cache; {data.judge.prompt_tokens:,} tokens read and {data.judge.completion_tokens:,} written. "
-            "They are its opinion."
-        )
-        page.put(judge=data.judge.costs())
+    if data.judging is not None:
+        _print_judging(page, data.judging)
     if imported.reasons:
         left_out: list[list[str | int]] = [
             [reason, count] for reason, count in imported.reasons.most_common()
@@ -61,6 +56,21 @@ def print_imported(page: Output, data: ImportedData, *, is_last: bool = True) ->
         system=imported.systems.most_common(1)[0][0],
         dvc_hash=data.version.hash,
     )
+
+
+def _print_judging(page: Output, judging: Judging) -> None:
+    usage = judging.usage
+    page.text(
+        f"Outcomes by the judge: {usage.calls:,} answers, {usage.cached_calls:,} more from the cache; "
+        f"{usage.prompt_tokens:,} tokens read and {usage.completion_tokens:,} written. They are its opinion."
+    )
+    if judging.unanswered:
+        page.text(
+            f"{judging.unanswered:,} of {judging.asked:,} questions to the judge have no usable answer: "
+            "these outcomes stay unknown.",
+            style="yellow",
+        )
+    page.put(judge=usage.costs() | {"asked": judging.asked, "unanswered": judging.unanswered})
 
 
 def _print_next_steps(page: Output, data: ImportedData) -> None:

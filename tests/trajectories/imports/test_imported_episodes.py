@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 from components.errors import DataError
-from components.trajectories.imports.dataset import END, LONG_TEXT, ONE_STEP, SHORTER_COPY, build
+from components.trajectories.imports.copies import SHORTER_COPY
+from components.trajectories.imports.dataset import END, LONG_TEXT, ONE_STEP, build
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped
 
 
