@@ -132,7 +132,7 @@ def _early_experience(
     if config.cloning.early_experience == "world_modelling":
         return {"world": world_examples(policy.text, explored)}, costs
     if config.cloning.early_experience == "self_reflection":
-        thoughts = reflections(explored, adapter.reflect)
+        thoughts = reflections(explored, adapter.reflect, adapter.progress)
         require_reflections_fit(config, policy.text, explored, thoughts)
         return {"reflections": thoughts}, costs
     log = get_run_logger()

@@ -26,7 +26,7 @@ def experts(played):
 
 def longest_reply(adapter, world, experts) -> int:
     explored = explore(world, experts, clone.ALTERNATIVES, seed=0)
-    thoughts = reflections(explored, adapter.reflect)
+    thoughts = reflections(explored, adapter.reflect, adapter.progress)
     return max(
         len(AGENT.reply(thought, step.action))
         for entry, row in zip(explored, thoughts, strict=True)
