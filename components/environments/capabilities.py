@@ -51,7 +51,8 @@ class Reflection(Protocol):
         """Return the expert's `thought` after `trajectory`, behind what its alternatives led to.
 
         Args:
-            alternatives: (action, next state) of actions that were really executed from there.
+            alternatives: (action, next state) of actions that were really executed from there. Those that
+                raise `progress` are not among them.
             thought: what the expert wrote before its action; may be empty.
         """
         outcomes = [f"{action} would give: {state}" for action, state in alternatives]
@@ -159,7 +160,8 @@ class HiddenState(Protocol):
 class Progress(Protocol):
     """How far an episode has come, for rewards that rank episodes of the same outcome (`reward: hero`).
 
-    Buys: a learning signal among failures. Default: the outcome.
+    Buys: a learning signal among failures; reflections that blame no alternative that helps. Default: the
+    outcome.
     """
 
     def progress(self, trajectory: Trajectory) -> float:

@@ -39,6 +39,8 @@ from components.records import Trajectory, Transition
 
 Reflect = Callable[[Trajectory, Sequence[tuple[str, str]], str], str]
 """(history, alternatives, expert's thought) -> thought before the action."""
+Progress = Callable[[Trajectory], float]
+"""Episode -> share of the goal that is reached, 0 to 1 (`capabilities.Progress`)."""
 Alternative = tuple[str, str]
 """An action and the state that it led to in the real environment."""
 
@@ -181,17 +183,47 @@ def is_reasoned(episode: Trajectory, step: Transition) -> bool:
     return bool(step.thought) or not any(other.thought for other in episode.steps)
 
 
-def reflections(explored: Sequence[ExploredEpisode], reflect: Reflect) -> list[list[str]]:
+def reflections(explored: Sequence[ExploredEpisode], reflect: Reflect, progress: Progress) -> list[list[str]]:
     """Return, for self-reflection, the thought before each step of each episode.
 
-    For a step without alternatives, and for one that is no `is_reasoned`, it is the agent's own.
+    An alternative that brings the episode further, by `progress`, is no mistake: `reflect` does not get it.
+    For a step that is no `is_reasoned` the thought is the agent's own.
+
+    Args:
+        reflect: writes the thought.
+        progress: of the world; where it tells no more than the outcome, all alternatives count as mistakes.
     """
     return [
         [
-            reflect(entry.episode.up_to(step.step), alternatives, step.thought)
+            _reflection(entry.episode.up_to(step.step), alternatives, step, reflect, progress)
             if is_reasoned(entry.episode, step)
             else step.thought
             for step, alternatives in zip(entry.episode.steps, entry.alternatives, strict=True)
         ]
         for entry in explored
     ]
+
+
+def _reflection(
+    history: Trajectory,
+    alternatives: Sequence[Alternative],
+    step: Transition,
+    reflect: Reflect,
+    progress: Progress,
+) -> str:
+    reached = progress(history)
+    mistakes = [
+        (action, state)
+        for action, state in alternatives
+        if progress(_after(history, action, state)) <= reached
+    ]
+    return reflect(history, mistakes, step.thought)
+
+
+def _after(history: Trajectory, action: str, state: str) -> Trajectory:
+    """Return the episode after an alternative. Its reward is not recorded: it counts as no success."""
+    before = history.states[-1]
+    alternative = Transition(
+        history.task.id, "alternative", len(history.steps), before, action, state, 0.0, False
+    )
+    return history.with_step(alternative)

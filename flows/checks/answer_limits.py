@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from components.config import Config
-from components.errors import ConfigError
 from components.experience.formats.choose import world_format
 from components.experience.formats.world_format import recorded_answer
 from components.experience.teachers.self_teacher import MAX_REASON_TOKENS
@@ -18,11 +16,8 @@ from components.language.vocabulary.vocabulary import Vocabulary
 from components.policy.formats.choose import agent_format
 from components.policy.own_reflections import MAX_REFLECTION_TOKENS, require_conversations
 from components.records import Trajectory
+from flows.checks.token_limits import REPLY_LIMITS, limit_of, require_limit
 
-MAX_CUT_SHARE = 0.001
-"""Largest share of recorded answers that a limit may cut."""
-HEADROOM = 1.1
-"""Proposed limit, relative to the longest answer that must fit."""
 SAMPLED_EPISODES = 200
 """Episodes whose answers are counted, evenly spread."""
 
@@ -40,7 +35,7 @@ def require_answer_limits(
         policy: vocabulary of the policy, and the episodes that it clones.
     """
     for key, lengths in answer_lengths(config, experience=experience, policy=policy).items():
-        _require_limit(key, limit_of(config, key), lengths)
+        require_limit([key], limit_of(config, key), lengths, "recorded answers")
 
 
 def answer_lengths(
@@ -52,7 +47,7 @@ def answer_lengths(
     """Return key of a limit -> tokens of the recorded answers, as `require_answer_limits` gets them.
 
     Where a model writes its own reasons or reflections, the longest one is counted in place of the recorded
-    one.
+    one. An adapter's reflections are counted when they are written (`token_limits.require_reflections_fit`).
 
     Raises:
         ConfigError: the model that is to write them cannot.
@@ -77,42 +72,8 @@ def answer_lengths(
         for episode in _sample(episodes)
         for step in episode.steps
     ]
-    return {"experience_model.max_new_tokens": answers} | {
-        f"rl.{stage}.max_new_tokens": replies for stage in ("dream", "real", "baseline")
-    }
-
-
-def limit_of(config: Config, key: str) -> int:
-    """Return the value of a limit, such as `rl.dream.max_new_tokens`."""
-    value: Any = config
-    for name in key.split("."):
-        value = getattr(value, name)
-    return int(value)
-
-
-def cuts_too_much(limit: int, lengths: Sequence[int]) -> bool:
-    """Return True if `limit` cuts more than `MAX_CUT_SHARE` of answers with `lengths` tokens."""
-    return sum(length > limit for length in lengths) > MAX_CUT_SHARE * len(lengths)
-
-
-def sufficient_limit(lengths: Sequence[int]) -> int:
-    """Return a limit that cuts at most `MAX_CUT_SHARE` of `lengths`, with headroom, a multiple of 8."""
-    needed = sorted(lengths)[min(len(lengths) - 1, int((1 - MAX_CUT_SHARE) * len(lengths)))]
-    return 8 * -(-int(HEADROOM * needed) // 8)
+    return {"experience_model.max_new_tokens": answers} | dict.fromkeys(REPLY_LIMITS, replies)
 
 
 def _sample(episodes: Sequence[Trajectory]) -> Sequence[Trajectory]:
     return episodes[:: max(1, len(episodes) // SAMPLED_EPISODES)]
-
-
-def _require_limit(key: str, limit: int, lengths: Sequence[int]) -> None:
-    """Raise ConfigError if more than `MAX_CUT_SHARE` of `lengths` exceed `limit`."""
-    if not cuts_too_much(limit, lengths):
-        return
-    cut = sum(length > limit for length in lengths)
-    raise ConfigError(
-        f"{key}={limit} would cut {cut / len(lengths):.1%} of the recorded answers: in this model's tokens "
-        f"the longest has {max(lengths)}.",
-        f"Expected a limit that cuts at most {MAX_CUT_SHARE:.1%}.",
-        f"Set {key}={sufficient_limit(lengths)}.",
-    )

@@ -16,8 +16,8 @@ from typing import Any
 from components.config import Config, with_values
 from components.files import read_text
 from components.trajectories.store import DataLayout, iter_transitions
-from flows.checks.answer_limits import cuts_too_much, limit_of, sufficient_limit
 from flows.checks.model_checks import recorded_answer_lengths
+from flows.checks.token_limits import cuts_too_much, limit_of, sufficient_limit
 
 
 def fit_to_logs(

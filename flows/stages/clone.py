@@ -21,6 +21,7 @@ from components.policy.judging_lessons import LESSONS_AN_EPISODE, judging_lesson
 from components.policy.own_reflections import own_reflections, require_conversations
 from components.policy.policy import Policy
 from components.records import Trajectory
+from flows.checks.token_limits import REPLY_LIMITS, limit_of, require_reflections_fit
 from flows.run.live_adapter import live_adapter
 from flows.run.pipeline_run import Run
 from flows.run.run_data import cloned_behaviours, episodes_to_clone, families_config, policy_backbone
@@ -42,9 +43,18 @@ def clone_policy(run: Run) -> Stage:
         "clone",
         work=partial(_clone, run),
         inputs={"backbone": policy_backbone(run), "train": StageOutput("validate", "train")},
-        config=config | {"format": run.config.backbone.format, "system": policy_system(run.config)},
+        config=config
+        | {"format": run.config.backbone.format, "system": policy_system(run.config)}
+        | _limits_of_reflections(run.config),
         code=__name__,
     )
+
+
+def _limits_of_reflections(config: Config) -> dict[str, int]:
+    """Return the limits that reflections must fit, by key: smaller ones refuse the clone."""
+    if not config.cloning.early_experience.endswith("reflection"):
+        return {}
+    return {key: limit_of(config, key) for key in REPLY_LIMITS}
 
 
 def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
@@ -104,6 +114,10 @@ def _early_experience(
     """Return further training examples of `clone` as keyword arguments, and what they cost.
 
     With the model's own reflections the costs also have `REFLECTIONS`.
+
+    Raises:
+        ConfigError: a demonstration with its reflection is longer than the replies that RL lets a policy
+            write, or the model cannot write reflections.
     """
     if config.cloning.early_experience == "none":
         return {}, {"real_interactions": 0}
@@ -118,11 +132,14 @@ def _early_experience(
     if config.cloning.early_experience == "world_modelling":
         return {"world": world_examples(policy.text, explored)}, costs
     if config.cloning.early_experience == "self_reflection":
-        return {"reflections": reflections(explored, adapter.reflect)}, costs
+        thoughts = reflections(explored, adapter.reflect, adapter.progress)
+        require_reflections_fit(config, policy.text, explored, thoughts)
+        return {"reflections": thoughts}, costs
     log = get_run_logger()
     found = own_reflections(
         policy, explored, config.seed, lambda done, of: log.info("%d of %d reflections written", done, of)
     )
     log.info("%d of %d reflections make the expert's action likelier, and are kept", found.kept, found.asked)
+    require_reflections_fit(config, policy.text, explored, found.thoughts)
     costs |= {"tokens_generated": found.tokens, "reflections_asked": found.asked}
     return {"reflections": found.thoughts}, costs | {"reflections_kept": found.kept}

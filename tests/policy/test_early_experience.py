@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import AGENT, VOCABULARY, make_model
+from builders import AGENT, VOCABULARY, make_episode, make_model, make_task, with_thoughts
 
 from components.config import CloningConfig
 from components.environments.protocol import Forkable, Step
@@ -157,7 +157,7 @@ def test_world_examples_branch_at_each_step_and_reflections_precede_the_thought(
     )
     assert loss_pieces == [first.alternatives[0][0][1]]
     assert not any(any(segment.loss) for segment in example.segments if not segment.branch)
-    (thoughts, *_) = reflections(explored, adapter.reflect)
+    (thoughts, *_) = reflections(explored, adapter.reflect, adapter.progress)
     usual = first.episode.steps[0].thought
     assert usual and thoughts[0].endswith(usual) and f"{first.alternatives[0][0][0]} would" in thoughts[0]
     assert len(thoughts) == len(first.episode.steps)
@@ -166,13 +166,28 @@ def test_world_examples_branch_at_each_step_and_reflections_precede_the_thought(
     )
 
 
-def test_no_reason_is_written_for_a_step_at_which_an_agent_with_thoughts_had_none(explored):
+def test_an_alternative_that_helps_is_not_called_useless(adapter):
+    start = make_task(instruction="put a mug in desk")
+    there, taken = "At shelf 1: mug 1. Holding nothing.", "Took mug 1 from shelf 1. Holding mug 1."
+    episode = make_episode(start, ("go to shelf 1", there), ("take mug 1 from shelf 1", taken))
+    entry = ExploredEpisode(
+        with_thoughts(episode, "find mug", "mug 1 to desk"),
+        ((), (("take mug 1 from shelf 1", taken), ("look", "Looked around in the room. Holding nothing."))),
+    )
+    assert reflections([entry], adapter.reflect, adapter.progress) == [
+        ["find mug", "look would not help. mug 1 to desk"]
+    ]
+    (blamed,) = reflections([entry], adapter.reflect, lambda episode: float(episode.success))
+    assert blamed[1].startswith("take mug 1 from shelf 1 would not help"), "the outcome alone tells nothing"
+
+
+def test_no_reason_is_written_for_a_step_at_which_an_agent_with_thoughts_had_none(adapter, explored):
     entry = explored[0]
 
     def with_thoughts(*thoughts):
         steps = zip(entry.episode.steps, thoughts, strict=True)
         episode = replace(entry.episode, steps=tuple(replace(step, thought=own) for step, own in steps))
-        return reflections([replace(entry, episode=episode)], lambda *_: "because")[0]
+        return reflections([replace(entry, episode=episode)], lambda *_: "because", adapter.progress)[0]
 
     others = len(entry.episode.steps) - 1
     assert with_thoughts("so", *[""] * others) == ["because", *[""] * others]
@@ -193,7 +208,7 @@ def test_world_modelling_and_self_reflection_train_the_policy(adapter, explored,
         return record.tokens, policy.model.model.norm.weight.tolist()
 
     plain, world = train(), train(world=world_examples(AGENT, explored))
-    reflecting = train(reflections=reflections(explored, adapter.reflect))
+    reflecting = train(reflections=reflections(explored, adapter.reflect, adapter.progress))
     batch = CloningConfig().batch_tokens
     assert world[0] < plain[0], "world modelling takes the place of a part of the cloning"
     assert abs(reflecting[0] - plain[0]) <= batch, "as many tokens, to the size of an update"

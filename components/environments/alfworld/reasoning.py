@@ -53,9 +53,8 @@ from components.environments.alfworld.knowledge import (
     read_knowledge,
 )
 from components.environments.alfworld.premise import read_premise
-from components.environments.alfworld.progress import progress
 from components.environments.alfworld.states import ParsedState, read_state
-from components.records import Trajectory, Transition
+from components.records import Trajectory
 
 
 def reason(trajectory: Trajectory, action: str, next_state: str, reward: float) -> str:
@@ -217,26 +216,13 @@ def think(goal: Goal, knowledge: Knowledge) -> str:
 def reflect(trajectory: Trajectory, alternatives: Sequence[tuple[str, str]], thought: str) -> str:
     """Return `thought` behind one clause for each alternative (action, next state) that was executed.
 
-    An alternative that brings the episode further, such as one that shows what is looked for, has no clause:
-    it is not worse than the action. The text says why the thought is right and the alternatives are not
-    (Early Experience's c). It is in the conditional, as by one who has not acted yet:
+    The text says why the thought is right and the alternatives are not (Early Experience's c). It is in the
+    conditional, as by one who has not acted yet:
 
         go to desk 9 would fail. open drawer 1 would not help. find mug, new desk 1
     """
-    reached = progress(trajectory)
-    clauses = [
-        f"{action} would {_verdict(trajectory, state)}."
-        for action, state in alternatives
-        if progress(_after(trajectory, action, state)) <= reached
-    ]
+    clauses = [f"{action} would {_verdict(trajectory, state)}." for action, state in alternatives]
     return " ".join([*clauses, thought])
-
-
-def _after(trajectory: Trajectory, action: str, state: str) -> Trajectory:
-    number, before = len(trajectory.steps), trajectory.states[-1]
-    return trajectory.with_step(
-        Transition(trajectory.task.id, "alternative", number, before, action, state, 0.0, False)
-    )
 
 
 def _verdict(trajectory: Trajectory, state: str) -> str:

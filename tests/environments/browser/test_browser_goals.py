@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import make_episode, make_task
+from builders import make_episode, make_task, with_thoughts
 
 from components.environments.browser.behaviours import NAMES, make_behaviour
 from components.environments.browser.coherence import contradiction
@@ -14,6 +14,7 @@ from components.environments.browser.progress import episode_status, goal_obstac
 from components.environments.browser.reasoning import reason, reflect, reveals, think
 from components.environments.browser.states import OVER, read_state
 from components.errors import EnvironmentFailure
+from components.policy.early_experience import ExploredEpisode, reflections
 
 LOGIN = 'Enter the username " kenda " and the password " x7y " into the text fields and press login.'
 BLANK = "[16] textbox: Username\n[19] textbox: Password\n[20] button: Login"
@@ -192,6 +193,19 @@ def test_thoughts_compare_up_to_the_target():
         [("click [9]", f"Failed: no such element.\n{BLANK}"), SEND, ("click [16]", BLANK)],
         "so",
     ) == ("click [9] would fail. click [20] would end it. click [16] would change nothing. so")
+
+
+def test_a_field_that_may_be_filled_first_is_not_called_useless():
+    first = (
+        "fill [19] x7y",
+        "[16] textbox: Username\n[19] textbox: Password = x7y (focused)\n[20] button: Login",
+    )
+    wrong = (
+        "fill [16] x7y",
+        "[16] textbox: Username = x7y (focused)\n[19] textbox: Password\n[20] button: Login",
+    )
+    entry = ExploredEpisode(with_thoughts(make_episode(TASK, USER), "fill 16 kenda"), ((first, wrong),))
+    assert reflections([entry], reflect, progress) == [["fill [16] x7y would not help. fill 16 kenda"]]
 
 
 @pytest.mark.parametrize(

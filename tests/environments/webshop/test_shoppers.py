@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from builders import with_thoughts
 from shops import INSTRUCTION, make_history
 
 from components.environments.webshop.goals import keywords, read_requirements
 from components.environments.webshop.knowledge import assess_item, collect_knowledge, next_missing_option
 from components.environments.webshop.thoughts import think
 from components.errors import EnvironmentFailure
+from components.policy.early_experience import ExploredEpisode, reflections
 from components.trajectories.recording import collect, plan
 
 WANTS = read_requirements(INSTRUCTION)
@@ -199,6 +201,15 @@ def test_a_reflection_names_the_consequences_of_alternatives(shop):
         "click[red] would not help. click[moon] would fail. click[buy now] would buy the wrong thing. "
         "nothing want navy: no, nothing want large: no. choose navy"
     )
+
+
+def test_a_required_option_that_was_not_chosen_first_is_not_called_useless(shop):
+    episode = make_history(LISTING, SHIRT.format("nothing"), SHIRT.format("navy"))
+    tried = (("click[large]", SHIRT.format("large")), ("click[red]", SHIRT.format("red")))
+    entry = ExploredEpisode(with_thoughts(episode, "search", "open", "choose navy"), ((), (), tried))
+    assert reflections([entry], shop.reflect, shop.progress) == [
+        ["search", "open", "click[red] would not help. choose navy"]
+    ]
 
 
 def test_an_unknown_behaviour_is_refused(shop):
