@@ -46,10 +46,19 @@ Precision = Literal["auto", "fp32", "bf16"]
 
 @dataclass(frozen=True)
 class ConfigSource:
-    """The file and the `key=value` overrides of a config; not part of its equality."""
+    """The file and the `key=value` overrides of a config, and all keys that they set, such as `rl.dream.tasks`.
+
+    Not part of the config's equality.
+    """
 
     file: str = field(default="", compare=False)
     overrides: tuple[str, ...] = field(default=(), compare=False)
+    keys: frozenset[str] = field(default=frozenset(), compare=False)
+
+    def sets(self, key: str) -> bool:
+        """Whether the file or an override sets the key; `rl.tasks` sets `rl.dream.tasks` too."""
+        section, *_, name = key.split(".")
+        return key in self.keys or f"{section}.{name}" in self.keys
 
 
 class Config(Section):
@@ -253,8 +262,17 @@ def load_config(path: Path | str | None = None, overrides: Sequence[str] = ()) -
         config = Config.model_validate(values)
     except ValidationError as error:
         raise explained(error, path, Config) from None
-    config._source = ConfigSource("" if path is None else str(path), tuple(overrides))
+    config._source = ConfigSource("" if path is None else str(path), tuple(overrides), _keys_of(values))
     return config
+
+
+def _keys_of(values: Mapping[str, Any]) -> frozenset[str]:
+    """Return the dotted keys of all values in a tree of mappings."""
+    keys: set[str] = set()
+    for name, value in values.items():
+        below = _keys_of(value) if isinstance(value, Mapping) else frozenset({""})
+        keys |= {f"{name}.{key}" if key else name for key in below}
+    return frozenset(keys)
 
 
 def source_of(config: Config) -> ConfigSource:

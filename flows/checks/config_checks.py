@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from components.config import CloningConfig, Config, PretrainPhase
+from components.config import Config, PretrainPhase
 from components.config.migration import migrate, migrate_pretrain
-from components.environments import make_adapter
 from components.errors import ConfigError, DataError
 from components.experience.retrieval.encoders import encoder_identity
 from components.files import parse_json, read_text
-from components.trajectories.columns import examine
-from components.trajectories.parquet_file import read_table
-from components.trajectories.store import TRANSITION_DEFAULTS, TRANSITION_SCHEMA, DataLayout, read_tasks
+from components.trajectories.store import DataLayout
+from flows.checks.data_checks import require_enough_data
 
 USAGE_KEYS = ("path", "format", "chat_template", "gradient_checkpointing")
 """Keys of `backbone` that say how a backbone is used, not how it is pretrained."""
@@ -47,7 +44,7 @@ def check_settings(root: Path, config: Config, file: Path | None = None, *, trai
         _require_pretrained_settings(root, config, file)
     sections = ("environment", "data") if training else ("environment",)
     _require_recorded_settings(root, config, file, sections)
-    _require_enough_data(root, config, training)
+    require_enough_data(root, config, training)
     if training:
         from flows.checks.model_checks import check_models
 
@@ -238,85 +235,3 @@ def _require_recorded_settings(
             f"collect{f' --config {file}' if file else ''} "
             "(the old data stays in DVC's cache). Or keep the data and give its values.",
         )
-
-
-def require_training_tasks(root: Path, config: Config) -> None:
-    """Raise ConfigError if fewer training tasks were recorded than a comparison with the dream plays."""
-    layout = DataLayout.of(root, config.environment.name)
-    count = _task_count(layout.tasks("train"))
-    if config.fidelity.policy_tasks > count:
-        raise ConfigError(
-            f"This config asks for fidelity.policy_tasks={config.fidelity.policy_tasks}.",
-            f"{layout.root.relative_to(root)} has {count} training tasks.",
-            "Lower it, or record more: dreamgym collect data.train_tasks=...",
-        )
-
-
-def _require_enough_data(root: Path, config: Config, training: bool) -> None:
-    """Raise ConfigError if the config asks for more tasks or episodes than were recorded.
-
-    Without this check a run would silently use fewer, play a task twice, or fail at its end. Of imported logs
-    a run uses what there is; they must have a success.
-    """
-    if not make_adapter(config.environment).is_live:
-        _require_logged_success(root, config)
-        return
-    layout = DataLayout.of(root, config.environment.name)
-    limits = [
-        ("evaluation.tasks", config.evaluation.tasks, _task_count(layout.tasks("test")), "held-out tasks")
-    ]
-    if training:
-        fidelity_tasks = _task_count(layout.tasks("fidelity"))
-        train_tasks = _task_count(layout.tasks("train"))
-        episodes = _episode_count(layout, config.cloning)
-        limits += [
-            ("fidelity.tasks", config.fidelity.tasks, fidelity_tasks, "tasks to measure fidelity on"),
-            ("fidelity.policy_tasks", config.fidelity.policy_tasks, train_tasks, "training tasks"),
-            ("cloning.demonstrations", config.cloning.demonstrations, episodes, "episodes to clone"),
-        ]
-    exceeded = [(key, value, count, what) for key, value, count, what in limits if value > count]
-    if exceeded:
-        raise ConfigError(
-            f"This config asks for {', '.join(f'{key}={value}' for key, value, _, _ in exceeded)}.",
-            f"{layout.root.relative_to(root)} has "
-            f"{', '.join(f'{count} {what}' for _, _, count, what in exceeded)}.",
-            f"Give {' '.join(f'{key}={max(1, count)}' for key, _, count, _ in exceeded)}, or record more "
-            "with `dreamgym collect`.",
-        )
-
-
-def _task_count(path: Path) -> int:
-    """Return the number of tasks in a file; no limit if it is missing, which another check reports."""
-    return len(read_tasks(path)) if path.is_file() else sys.maxsize
-
-
-def _require_logged_success(root: Path, config: Config) -> None:
-    """Raise ConfigError if no episode of the imported logs can be cloned."""
-    layout = DataLayout.of(root, config.environment.name)
-    if _episode_count(layout, config.cloning) == 0:
-        raise ConfigError(
-            f"{layout.root.relative_to(root)} has no episode to clone: none that is known as a success, or "
-            f"none of {' or '.join(config.cloning.behaviours)}.",
-            "Expected at least one. A dream learns from successes what is rewarded.",
-            "Say how a success is told: dreamgym import FILE --outcome field:PATH or --outcome last:PATTERN.",
-        )
-
-
-def _episode_count(layout: DataLayout, settings: CloningConfig) -> int:
-    """Return the number of training episodes that can be cloned.
-
-    No limit if a file or column is missing, which validation reports.
-    """
-    path = layout.trajectories("train")
-    if not path.exists():
-        return sys.maxsize
-    columns, problems = examine(read_table(path), TRANSITION_SCHEMA, TRANSITION_DEFAULTS)
-    if columns is None or problems:
-        return sys.maxsize
-    steps = columns.table.select(["episode_id", "behaviour", "reward"]).to_pandas(ignore_metadata=True)
-    episodes = steps.groupby("episode_id").agg(behaviour=("behaviour", "first"), reward=("reward", "max"))
-    needs_success = (episodes["behaviour"] == "expert") | settings.only_successes
-    usable = episodes["behaviour"].isin(list(settings.behaviours)) & (
-        ~needs_success | (episodes["reward"] == 1)
-    )
-    return int(usable.sum())

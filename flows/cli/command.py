@@ -181,19 +181,25 @@ def prepare_run(config: Path | None, overrides: list[str] | None, root: Path | N
 def fit_to_recorded_world(
     settings: Config, workspace: Path, overrides: list[str] | None
 ) -> tuple[Config, dict[str, Any]]:
-    """Return the config with the values that imported logs decide, and these values; print each.
+    """Return the config with the values that the data decides, and these values; print each.
 
-    The config of a world that can be played stays as it is.
+    Imported logs decide on the world and the limits of lengths, the data of a world of the user's on counts
+    and on who is imitated. The config of another world stays as it is.
     """
-    if settings.environment.name != "recorded":
-        return settings, {}
-    from flows.checks.fit_to_logs import fit_to_logs
+    if settings.environment.name == "recorded":
+        from flows.checks.fit_to_logs import fit_to_logs
 
-    set_by_user = [text.partition("=")[0] for text in overrides or []]
-    settings, fitted = fit_to_logs(workspace, settings, set_by_user)
+        set_by_user = [text.partition("=")[0] for text in overrides or []]
+        settings, fitted = fit_to_logs(workspace, settings, set_by_user)
+        origin = "the logs"
+    else:
+        from flows.checks.fit_to_data import fit_to_data
+
+        settings, fitted = fit_to_data(workspace, settings)
+        origin = "the recorded data"
     for key, value in fitted.items():
         shown = repr(value) if len(repr(value)) < 80 else f"{repr(value)[:76]} ..."
-        print_status(f"Set from the logs: {key}={shown}")
+        print_status(f"Set from {origin}: {key}={shown}")
     return settings, fitted
 
 

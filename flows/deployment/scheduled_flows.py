@@ -134,6 +134,7 @@ def _prepare_config(config_file: str, overrides: list[str] | None, *, trains: bo
             afterwards.
     """
     from flows.checks.config_checks import check_settings
+    from flows.checks.fit_to_data import fit_to_data
     from flows.checks.machine import require_machine
     from flows.checks.preflight import require_repository
 
@@ -145,12 +146,14 @@ def _prepare_config(config_file: str, overrides: list[str] | None, *, trains: bo
     if trains:
         note_trained_on(base, trajectories_hash(base, root))
     if not overrides:
+        base, _ = fit_to_data(root, base)
         check_settings(root, base, Path(config_file))
         return base
     config = load_config(root / config_file, overrides)
     _pull_data(config, backbone=not config.backbone.path)
     if trains and config.environment.name != base.environment.name:
         note_trained_on(config, trajectories_hash(config, root))
+    config, _ = fit_to_data(root, config)
     check_settings(root, config, Path(config_file))
     return config
 

@@ -167,6 +167,11 @@ class EnvironmentConfig(Section):
         return [self.model_copy(update={"name": name, "worlds": []}) for name in self.worlds] or [self]
 
     @property
+    def is_users_world(self) -> bool:
+        """Whether the world, or one of the mixed ones, is the user's: it may have few tasks and no expert."""
+        return not self._played.isdisjoint(NEEDED)
+
+    @property
     def own_module(self) -> str:
         """The module of the user's code for the world; "" if there is none."""
         import_path = {"gymnasium": self.gymnasium.factory, "own": self.own.adapter}.get(self.name, "")

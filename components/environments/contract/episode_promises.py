@@ -61,26 +61,33 @@ def behaviours_play(it: Subject) -> str:
                 f"{name}: reward {step.reward}, done {step.done}, {step.action!r}.",
             )
     require(it.played, f"No behaviour can be played: {refused[-1][1] if refused else ''}")
-    if refused:
-        options = " ".join(f"data.{name}=0" for name, _ in refused)
+    recorded = [(name, failure) for name, failure in refused if getattr(it.config.data, name)]
+    if recorded:
+        options = " ".join(f"data.{name}=0" for name, _ in recorded)
         raise Doubtful(
-            f"{', '.join(name for name, _ in refused)} cannot be played: {refused[0][1]}",
+            f"{', '.join(name for name, _ in recorded)} cannot be played: {recorded[0][1]}",
             f"Set {options}, or record solutions.",
         )
+    without = [f"{name} cannot be played (data.{name}=0)" for name, _ in refused]
     return ", ".join(
-        f"{name} won {sum(episode.success for episode in episodes)} of {len(episodes)}"
-        for name, episodes in it.played.items()
+        [
+            f"{name} won {sum(episode.success for episode in episodes)} of {len(episodes)}"
+            for name, episodes in it.played.items()
+        ]
+        + without
     )
 
 
 def expert_wins(it: Subject) -> str:
     """The expert wins."""
     won = [episode for episode in it.played.get("expert", []) if episode.success]
+    if not won and not it.config.data.expert:
+        return "none is recorded (data.expert=0); others are cloned (cloning.behaviours)"
     if not won:
         raise Doubtful(
             f"It won none of {len(it.played.get('expert', []))}.",
-            "A policy is cloned from won expert episodes: without any, no stage after the experience model "
-            "can run.",
+            "A policy is cloned from won expert episodes. Without an expert set data.expert=0: then others are "
+            "cloned.",
         )
     return f"{len(won)} of {len(it.tasks)}"
 

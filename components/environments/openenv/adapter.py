@@ -20,7 +20,7 @@ from components.config.worlds.environment_config import EnvironmentConfig
 from components.config.worlds.own_world_config import OpenEnvConfig
 from components.environments.openenv.client import OpenEnvSession, list_tasks
 from components.environments.protocol import Behaviour, RealEnvironment, Step
-from components.environments.text_world.plain_adapter import PlainAdapter, build_task
+from components.environments.text_world.plain_adapter import FEWER_TASKS, PlainAdapter, build_task
 from components.environments.text_world.replayed_behaviours import make_behaviour, read_demonstrations
 from components.environments.text_world.seed_tasks import SEEDS, draw_seeds
 from components.environments.validation_split import require_split
@@ -87,7 +87,7 @@ class OpenEnvAdapter(PlainAdapter):
             raise EnvironmentFailure(
                 f"{settings.url} has {len(places)} tasks of {split}.",
                 f"Expected at least {count}.",
-                "Lower data.train_tasks, data.fidelity_tasks or evaluation.tasks.",
+                FEWER_TASKS,
             )
         names = {place: f"{server_split}/{_id_of(listed[place], place)}" for place in places}
         self._require_different(list(names.values()))

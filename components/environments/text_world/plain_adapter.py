@@ -17,6 +17,11 @@ from components.errors import EnvironmentFailure
 from components.records import Task
 
 Candidate = TypeVar("Candidate")
+FEWER_TASKS = (
+    "Lower data.train_tasks, data.fidelity_tasks or evaluation.tasks; for `dreamgym pretrain` lower "
+    "pretrain.tasks, or set pretrain.corpus=logs."
+)
+"""What to type where a world has fewer tasks than a command asks for."""
 
 
 class PlainAdapter(Adapter):
@@ -73,6 +78,6 @@ def sample_tasks(
         raise EnvironmentFailure(
             f"This world has {len(candidates)} tasks of {split}.",
             f"Expected at least {count}.",
-            "Lower data.train_tasks, data.fidelity_tasks or evaluation.tasks.",
+            FEWER_TASKS,
         )
     return rng.sample(candidates, count)

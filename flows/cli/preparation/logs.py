@@ -86,7 +86,8 @@ def prepare_refinement(
 
     file = config or find_run_on_logs(workspace, run) / "config.json"
     settings, workspace = load_settings(file, overrides, root)
-    from flows.checks.config_checks import check_settings, require_training_tasks
+    from flows.checks.config_checks import check_settings
+    from flows.checks.data_checks import require_training_tasks
     from flows.checks.preflight import ensure_data, require_repository
 
     require_repository(workspace)

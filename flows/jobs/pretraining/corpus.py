@@ -85,6 +85,10 @@ def play_corpus(config: Config, work: Path, held_out_ids: set[str]) -> list[Traj
     Args:
         work: directory of the stored corpus.
         held_out_ids: ids of tasks that are left out.
+
+    Raises:
+        ConfigError: no behaviour is played.
+        EnvironmentFailure: there are too few tasks, or a behaviour cannot be played.
     """
     settings = _corpus_settings(config, held_out_ids)
     settings_file = work / SETTINGS_FILE
@@ -92,11 +96,12 @@ def play_corpus(config: Config, work: Path, held_out_ids: set[str]) -> list[Traj
         return trajectories(
             read_tasks(work / "tasks.parquet"), read_transitions(work / "transitions.parquet")
         )
+    behaviours = corpus_behaviours(config)
     adapter = make_adapter(pretraining_environment(config))
     tasks = [task for task in choose_tasks(config) if task.id not in held_out_ids]
     episodes = collect(
         adapter,
-        plan(tasks, BEHAVIOURS, config.pretrain.seed),
+        plan(tasks, behaviours, config.pretrain.seed),
         config.pretrain.max_steps,
         rows=ROWS,
         on_batch=_log_episodes,
@@ -112,8 +117,29 @@ def _corpus_settings(config: Config, held_out_ids: set[str]) -> dict[str, Any]:
     """Return everything that the corpus depends on, as JSON values."""
     settings = task_settings(config) | {"games_seed": config.environment.seed}
     settings |= config.pretrain.model_dump(include={"tasks", "sizes", "max_steps", "seed"})
-    settings |= {"behaviours": BEHAVIOURS, "held_out": text_hash(" ".join(sorted(held_out_ids)))}
+    settings |= {
+        "behaviours": corpus_behaviours(config),
+        "held_out": text_hash(" ".join(sorted(held_out_ids))),
+    }
     return settings | world_identity(config.environment)
+
+
+def corpus_behaviours(config: Config) -> dict[str, int]:
+    """Return behaviour -> episodes of each game. A world of the user's plays those alone that its data has.
+
+    Raises:
+        ConfigError: that is none.
+    """
+    if not config.environment.is_users_world:
+        return BEHAVIOURS
+    played = {name: count for name, count in BEHAVIOURS.items() if getattr(config.data, name)}
+    if not played:
+        raise ConfigError(
+            f"pretrain.corpus is games, and all of {', '.join(f'data.{name}' for name in BEHAVIOURS)} are 0.",
+            "Expected one that plays.",
+            "Set data.random=1, or pretrain.corpus=logs, which plays no game.",
+        )
+    return played
 
 
 def task_settings(config: Config) -> dict[str, Any]:

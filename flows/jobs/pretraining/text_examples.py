@@ -95,14 +95,17 @@ def render_examples(
 def agent_examples(
     config: Config, vocabulary: CompactVocabulary, episodes: list[Trajectory]
 ) -> list[Example]:
-    """Return episodes in the agent's form: of AGENT_BEHAVIOURS; of logs all, every action with loss."""
+    """Return episodes in the agent's form: of AGENT_BEHAVIOURS, else of all; of logs all, every action with loss.
+
+    A corpus without AGENT_BEHAVIOURS is that of a world without an expert.
+    """
     own = [episode for episode in episodes if not is_hindsight_copy(episode.task.id)]
     if config.pretrain.corpus == "logs":
         text = agent_format(vocabulary)
         return [render_demonstration(text, episode) for episode in own]
     adapter = make_adapter(config.environment)
     imitated = [episode for episode in own if episode.steps[0].behaviour in AGENT_BEHAVIOURS]
-    return [agent_example(adapter, vocabulary, episode) for episode in imitated]
+    return [agent_example(adapter, vocabulary, episode) for episode in imitated or own]
 
 
 def agent_example(adapter: Adapter, vocabulary: CompactVocabulary, episode: Trajectory) -> Example:
