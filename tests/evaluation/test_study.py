@@ -154,6 +154,17 @@ def test_p_values_get_the_holm_correction():
         {"a": 0.03, "c": 0.06, "b": 0.06}
     )
     assert holm_correction({"a": 0.6, "b": 0.7}) == {"a": 1.0, "b": 1.0} and holm_correction({}) == {}
+    assert holm_correction({"a": 0.01, "c": 0.03}, family=3) == pytest.approx({"a": 0.03, "c": 0.06})
+
+
+def test_a_method_with_one_seed_counts_in_the_family_of_tests():
+    """Else the p-values of a table would rise when a further seed of another method arrives."""
+    won = {"base": [1] * 12 + [0] * 28, "a": [1] * 40, "b": [1] * 20 + [0] * 20}
+    cells = {name: [cell(name, seed, games) for seed in (0, 1)] for name, games in won.items()}
+    with_few = cells | {"b": cells["b"][:1]}
+    p_value = [summarise(one, "base")["a"]["difference/p_value"].value for one in (cells, with_few)]
+    assert p_value[0] == p_value[1] > 0
+    assert "difference/p_value" not in summarise(with_few, "base")["b"]
 
 
 def test_the_watched_agreement_is_averaged_over_seeds():

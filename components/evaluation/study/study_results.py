@@ -39,8 +39,9 @@ def summarise(
       with and without training tasks, if the method was trained on some families only.
     - `cost/...`: means over the seeds. `cost/offline_transitions` and `cost/pretraining_transitions` only if
       all cells know them (`Cell.recorded_transitions`).
-    - `difference/success_rate` and `difference/p_value`: two-sided, Holm-corrected over all methods with the
-      same base and more than one seed. With one seed the interval covers further games alone.
+    - `difference/success_rate` and `difference/p_value`: two-sided, Holm-corrected over all methods in
+      `cells` with the same base; one with less than two seeds has no p-value and counts as 1. With one seed
+      the interval covers further games alone.
     - `ratio/success_rate`: of the method's rate to its base's on the same seeds and games (`crossed_ratio`);
       left out if the base's rate may be 0.
     - `ratio/non_inferior`: 1 if its low end is at least `MARGIN`, else 0. Only where the comparison has a
@@ -92,12 +93,14 @@ def _add_comparisons(
             for name in cells
             if base_of[name] == base and (rows := _paired_rows(cells[name], cells.get(base) or []))
         }
+        planned = [name for name in cells if bases.get(name, against) == base and name != base]
         p_values = holm_correction(
             {
-                name: crossed_p_value(_differences(*rows))
-                for name, rows in row_pairs.items()
-                if bases.get(name, against) == base and len(rows[0]) > 1
-            }
+                name: crossed_p_value(_differences(*row_pairs[name]))
+                for name in planned
+                if name in row_pairs and len(row_pairs[name][0]) > 1
+            },
+            family=len(planned),
         )
         for name, rows in row_pairs.items():
             metrics[name] |= _comparison_metrics(*rows)
@@ -262,11 +265,16 @@ def require_same_games(one: Cell, other: Cell) -> None:
         )
 
 
-def holm_correction(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Return p-values corrected for multiple comparisons (Holm 1979, Scand. J. Statist. 6:65), by name."""
+def holm_correction(p_values: Mapping[str, float], family: int = 0) -> dict[str, float]:
+    """Return p-values corrected for multiple comparisons (Holm 1979, Scand. J. Statist. 6:65), by name.
+
+    Args:
+        family: number of comparisons, with those that have no p-value; at least as many as there are.
+    """
     corrected = {}
     highest = 0.0
+    count = max(family, len(p_values))
     for place, (name, p_value) in enumerate(sorted(p_values.items(), key=lambda pair: pair[1])):
-        highest = max(highest, min(1.0, (len(p_values) - place) * p_value))
+        highest = max(highest, min(1.0, (count - place) * p_value))
         corrected[name] = highest
     return corrected
