@@ -25,6 +25,7 @@ from seed_rows import knowledge, meta_rewarding, world_study  # noqa: E402
 from smollm2_table import smollm2, smollm2_kinds, smollm2_parts  # noqa: E402
 from speed_tables import data_size, dream_speed, gpu_speed, profile, update_speed  # noqa: E402
 from study_tables import against_reality, families, seeds, step_cost, study, transfer, watch  # noqa: E402
+from target_table import targets  # noqa: E402
 from world_tables import world_fidelity  # noqa: E402
 
 from components.evaluation.report.document_tables import insert_table, table_markers  # noqa: E402
@@ -32,8 +33,8 @@ from components.evaluation.report.document_tables import insert_table, table_mar
 TABLES: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"results": readme_results},
     "docs/results.md": {
+        "targets": targets,
         "study-logs-only": lambda: study("study-logs-only", "clone-successes", studied("study-logs-only")),
-        "study-weak": lambda: study("study-weak", "clone-successes"),
     },
     "docs/all-tables.md": {
         "study": lambda: study("study"),
@@ -57,6 +58,7 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
         "seeds": lambda: seeds("study-logs-only", "clone-successes", studied("study-logs-only"))
     },
     "docs/experiments/weak-logs.md": {
+        "study-weak": lambda: study("study-weak", "clone-successes"),
         "against-reality": lambda: against_reality("study-weak", ("dream-grpo", "s2r-grpo")),
     },
     "docs/experiments/no-knowledge.md": {"knowledge": knowledge},

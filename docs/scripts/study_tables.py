@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from result_files import SUCCESS, Metrics, interval, read_cells, read_metrics, table, with_count
 
+from components.evaluation.metrics.intervals import Estimate
 from components.evaluation.study.cells import Cell
 from components.evaluation.study.seed_table import seed_table
 from components.evaluation.study.study_results import MARGIN, summarise
@@ -47,6 +48,11 @@ def against_reality(name: str, methods: Sequence[str]) -> str:
             ]
         )
     return table(["method", f"minus {BASE}", f"ratio to {BASE}", f"at least {MARGIN} of it"], rows)
+
+
+def kept_of_reality(name: str, method: str) -> Estimate:
+    """Return the ratio of a method's success to that of RL in reality, over the seeds that both have."""
+    return summarise(_cells(name, (BASE, method)), BASE)[method]["ratio/success_rate"]
 
 
 def _cells(name: str, methods: Sequence[str]) -> dict[str, list[Cell]]:

@@ -1,0 +1,56 @@
+"""The table of what the studies on weak logs should reach, met or missed."""
+
+from __future__ import annotations
+
+from result_files import interval, read_metrics, table
+from study_tables import kept_of_reality
+
+from components.evaluation.metrics.intervals import Estimate
+from components.evaluation.study.study_results import MARGIN
+
+STUDIES = ("study-logs-only", "study-weak")
+"""Of dreams that have read the logs alone, and of dreams that knew the world before."""
+CONTROLS = ("untrained-dream", "flipped-dream", "swapped-dream")
+NOT_MEASURED = "not measured"
+
+
+def targets() -> str:
+    """Return each target with what the two studies show: met, missed or not measured."""
+    rows = [
+        [
+            "RL in the dream above the clone of the successes, by more than the interval",
+            *(_signed(name, "dream-grpo", above=True) for name in STUDIES),
+        ],
+        *(
+            [
+                f"`{control}` clearly below the dream",
+                *(_signed(name, control, above=False) for name in STUDIES),
+            ]
+            for control in CONTROLS
+        ),
+        [
+            f"surely {MARGIN} of the success of RL in reality, with a tenth of its steps",
+            NOT_MEASURED,
+            _kept("study-weak", "s2r-grpo"),
+        ],
+        ["dream, then reality above reality at every budget up to 5,000 steps", NOT_MEASURED, NOT_MEASURED],
+        ["a third of reality's time where a real step takes 0.5 s", NOT_MEASURED, NOT_MEASURED],
+    ]
+    return table(["target", "dreams that have read the logs alone", "dreams that knew the world"], rows)
+
+
+def _signed(name: str, method: str, *, above: bool) -> str:
+    own = read_metrics(name)[method]
+    difference = own["difference/success_rate"]
+    seeds = sum(key.startswith("evaluate/success_rate/seed_") for key in own)
+    is_met = difference.low > 0 if above else difference.high < 0
+    return f"{_word(is_met)}: {interval(difference, '+.3f')}, {seeds} seed{'s' * (seeds > 1)}"
+
+
+def _kept(name: str, method: str) -> str:
+    ratio: Estimate = kept_of_reality(name, method)
+    return f"{_word(ratio.low >= MARGIN)}: {interval(ratio)}"
+
+
+def _word(is_met: bool) -> str:
+    return "met" if is_met else "**missed**"
