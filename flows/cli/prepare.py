@@ -161,7 +161,7 @@ def import_command(
         dreamgym import agent.jsonl.gz --outcome 'last:(?i)task completed' 'data.mask=[tok_\\w+]'
     """
     with report_failures(debug), output(json_file) as page:
-        overrides = [text for text in arguments if "=" in text and not Path(text).exists()]
+        overrides = [text for text in arguments if "=" in text and not _is_there(text)]
         files = [Path(text) for text in arguments if text not in overrides]
         settings, workspace = load_settings(config, overrides, root)
         from flows.checks.preflight import complete_data, require_repository
@@ -174,6 +174,14 @@ def import_command(
 
         options = ImportOptions(form, outcome, success, held_out, behaviour, cut)
         print_imported(page, import_logs(files, settings, workspace, options, print_status))
+
+
+def _is_there(name: str) -> bool:
+    """Return whether `name` is a file or a directory; it may be too long for one."""
+    try:
+        return Path(name).exists()
+    except OSError:
+        return False
 
 
 @verbs.command()

@@ -2,8 +2,9 @@
 
     dreamgym import agent.jsonl --as openai
 
-All files are written before the first is renamed into place, so a failed import leaves the old data
-unchanged. What was left out is listed in `.dreamgym/import/skipped.jsonl`.
+All files, the description of the world among them, are written before the first is renamed into place, so a
+failed import leaves the old data unchanged. What was left out is listed in `.dreamgym/import/skipped.jsonl`,
+with its secrets masked.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TypedDict
 
 from components.config import Config
 from components.errors import ConfigError, DataError
+from components.files import write_text
 from components.language.endpoint.chat_completions import Usage
 from components.language.endpoint.json_endpoint import Endpoint
 from components.trajectories.dvc.snapshots import Snapshot, push, snapshot
@@ -121,16 +123,14 @@ def import_logs(
         else:
             imported = build(episodes, WORLD, **settings)
     except TooFewTasks as error:
-        _write_skipped(root / SKIPPED, error.imported)
+        _write_skipped(root / SKIPPED, error.imported, config)
         raise
-    _write_skipped(root / SKIPPED, imported)
+    _write_skipped(root / SKIPPED, imported, config)
     _require_outcomes(imported, options)
     layout = DataLayout.of(root, WORLD)
     if any(path.is_file() for path in (root / "data").rglob("*")):
         report(f"The previous data stays in DVC's cache as {snapshot(root).hash}")
     _write(layout, imported)
-    description, _ = imported.systems.most_common(1)[0]
-    layout.description.write_text(description, encoding="utf-8")
     version = snapshot(root)
     push(root)
     return ImportedData(imported, masker.found, version, judging)
@@ -204,13 +204,19 @@ def _write(layout: DataLayout, imported: Imported) -> None:
         for split in SPLITS:
             write_tasks(staged.tasks(split), imported.tasks[split])
             write_transitions(staged.trajectories(split), imported.transitions[split])
-        layout.settings.unlink(missing_ok=True)  # of games that were recorded here before
+        description, _ = imported.systems.most_common(1)[0]
+        write_text(staged.description, description)
         move_files(staged.root, layout.root)
+        layout.settings.unlink(missing_ok=True)  # of games that were recorded here before
     finally:
         shutil.rmtree(staged.root, ignore_errors=True)
 
 
-def _write_skipped(path: Path, imported: Imported) -> None:
+def _write_skipped(path: Path, imported: Imported, config: Config) -> None:
+    masker = Masker(config.data.mask)
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(vars(skipped), ensure_ascii=False) for skipped in imported.skipped]
+    lines = [
+        json.dumps(vars(replace(skipped, found=masker.mask(skipped.found))), ensure_ascii=False)
+        for skipped in imported.skipped
+    ]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="backslashreplace")

@@ -40,6 +40,7 @@ ADVICE = {
 }
 """Kind of what was left out -> what to do, in the order in which it is looked for."""
 LONG_TEXT = "a text that is too long"
+NO_UNICODE = "a text that is not valid Unicode"
 ONE_STEP = "one step, of which nobody knows the outcome"
 Decide = Callable[[Sequence[LoggedEpisode]], list[LoggedEpisode]]
 """Episodes without a known outcome -> the same episodes, with the outcomes that somebody told."""
@@ -158,6 +159,8 @@ def _records(
     """The task and the transitions of one episode; raises Unusable."""
     state = _checked(episode.first_observation, "observation", longest_text)
     instruction = _checked(episode.instruction, "instruction", longest_text)
+    if not is_storable(episode.system):
+        raise Unusable(NO_UNICODE, "system message")
     key = hashlib.sha256(f"{instruction}\0{state}".encode()).hexdigest()
     task = Task(f"{environment}/log/{key[:16]}", environment, TRAIN, instruction, state)
     steps = episode.steps if episode.success is not None else episode.steps[:-1]
@@ -192,7 +195,7 @@ def _checked(text: str, what: str, longest: int) -> str:
     if len(text) > longest:
         raise Unusable(LONG_TEXT, f"{what} of {len(text):,} characters")
     if not is_storable(text):
-        raise Unusable("a text that is not valid Unicode", what)
+        raise Unusable(NO_UNICODE, what)
     return text
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+_LAST_WORD = re.compile(r"[!#-&(-~]*$")
+"""Letters, digits and signs of ASCII without quotes, at the end."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,11 @@ class Unusable(Exception):
 
 
 def shortened(value: object, limit: int = 80) -> str:
-    """`value` as a short text for messages."""
+    """`value` as a short text for messages.
+
+    The last word before a cut is left out: a part of a secret could not be recognised, so not be masked.
+    """
     text = " ".join(str(value).split())
-    return text if len(text) <= limit else f"{text[: limit - 20]} ... ({len(text):,} characters)"
+    if len(text) <= limit:
+        return text
+    return f"{_LAST_WORD.sub('', text[: limit - 20]).rstrip()} ... ({len(text):,} characters)"

@@ -8,15 +8,17 @@ import subprocess
 import sys
 
 import pytest
+from chat_server import ChatServer, Reply
 from small_job import ROOT, command_of
 from typer.testing import CliRunner
 
 from components.config import load_config
 from components.environments import make_adapter
-from components.errors import EnvironmentFailure
+from components.errors import DataError, EnvironmentFailure
 from components.records import Task
 from components.trajectories.store import DataLayout, read_tasks, read_transitions
 from flows.cli import app as cli
+from flows.jobs import import_logs
 
 LOG = ROOT / "examples" / "logs" / "openai.jsonl"
 
@@ -121,6 +123,60 @@ def test_a_huge_observation_is_a_named_skip_and_two_worlds_in_a_log_are_pointed_
     assert "1 other system messages: 'A web shop.' in 10 episodes" in said
     (skipped,) = [json.loads(line) for line in (repository / ".dreamgym/import/skipped.jsonl").open()]
     assert skipped["reason"] == "a text that is too long" and skipped["place"].endswith(":51")
+
+
+def invoke(repository, *words):
+    """`dreamgym import` in this process, which is quicker than `run`."""
+    done = CliRunner().invoke(cli.app, ["import", *words, "--root", str(repository)])
+    return done.exit_code, " ".join(done.output.split())
+
+
+def files_of(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_failed_import_leaves_the_data_as_it_was(repository, tmp_path, monkeypatch):
+    code, text = invoke(repository, str(LOG))
+    assert code == 0, text
+    before = files_of(repository / "data")
+    assert "recorded/description.txt" in before
+
+    def refuse(path, text):
+        raise DataError(f"{path} cannot be written.")
+
+    monkeypatch.setattr(import_logs, "write_text", refuse)
+    log = tmp_path / "other.jsonl"
+    log.write_text("".join(conversation(number, "A web shop.") for number in range(9)))
+    code, text = invoke(repository, str(log))
+    assert code and "description.txt cannot be written" in text
+    assert files_of(repository / "data") == before
+    monkeypatch.undo()
+
+    open_ended = tmp_path / "open.jsonl"
+    open_ended.write_text(log.read_text().replace('"success"', '"other"'))
+    with ChatServer(Reply('{"error": "no such field"}', status=400)) as server:
+        words = ["--outcome", "judge", f"endpoint.url={server.url}", "endpoint.model=m"]
+        code, text = invoke(repository, str(open_ended), *words)
+    assert code and "None of the judge's first 9 answers" in text
+    assert files_of(repository / "data") == before
+
+
+def test_secrets_are_masked_in_the_list_of_what_was_left_out_and_patterns_may_be_long(repository, tmp_path):
+    log = tmp_path / "log.jsonl"
+    lines = [conversation(number, "A house.") for number in range(10)]
+    lines[9] = lines[9].replace('"A house."', r'"A house. \ud800"')
+    log.write_text("".join(lines) + 'calling with tok_1234 and password=hunter22\n{"id": "cut')
+    pattern = "|".join(f"tok_{number}" for number in range(1200, 1300))
+    patterns = rf"data.mask=['(?:{pattern})','password=(\S+)']"
+    assert len(patterns) > 255
+    code, text = invoke(repository, str(log), patterns)
+    assert code == 0 and " 0 secrets masked" in text, text
+    found = [json.loads(line) for line in (repository / ".dreamgym/import/skipped.jsonl").open()]
+    assert {entry["found"] for entry in found} == {
+        "calling with [masked] and password=[masked]",
+        '{"id": "cut',
+        "system message",
+    }
 
 
 EPISODES, STEPS = 5_000, 20

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from components.errors import DataError
 from components.trajectories.imports.copies import SHORTER_COPY
-from components.trajectories.imports.dataset import END, LONG_TEXT, ONE_STEP, build
+from components.trajectories.imports.dataset import END, LONG_TEXT, NO_UNICODE, ONE_STEP, build
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped
 
 
@@ -89,6 +90,12 @@ def test_what_is_too_long_empty_or_no_text_is_left_out_by_name():
         "a line that is not JSON": 1,
     }
     assert imported.skipped[1].found == "observation of 101 characters"
+
+
+def test_a_system_message_that_is_no_text_leaves_its_episode_out():
+    imported = build_with(replace(make(1, "a"), system="A \ud800 house."), make(2, "a"))
+    assert [(entry.reason, entry.found) for entry in imported.skipped] == [(NO_UNICODE, "system message")]
+    assert set(imported.systems) == {"A house."}
 
 
 def test_a_task_is_in_one_split_which_does_not_change_as_the_log_grows():

@@ -11,7 +11,7 @@ from components.config import load_config
 from components.errors import ConfigError, DataError
 from components.trajectories.imports import json_lines
 from components.trajectories.imports.json_lines import BROKEN_LINE, LONG_LINE, log_files, records
-from components.trajectories.imports.logged_episode import Skipped
+from components.trajectories.imports.logged_episode import Skipped, shortened
 from components.trajectories.imports.secrets import Masker
 
 
@@ -87,3 +87,11 @@ def test_patterns_of_secrets_are_those_of_the_config():
     assert Masker(load_config(None, [r"data.mask=[room \d+]"]).data.mask).mask("room 12") == "[masked]"
     with pytest.raises(ConfigError, match=r"data.mask has '\('.*no regular expression"):
         Masker(["("])
+
+
+def test_a_short_text_for_messages_ends_before_a_word_that_is_cut():
+    words = "word " * 11
+    assert shortened(f"{words}sk-abcdefghijklmnopqrstuvwxyz0123") == f"{words.strip()} ... (88 characters)"
+    quoted = f'{{"role":"user","content":"{"k" * 90}"}}'
+    assert shortened(quoted) == f'{{"role":"user","content":" ... ({len(quoted)} characters)'
+    assert shortened("word") == "word"
