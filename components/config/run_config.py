@@ -46,7 +46,7 @@ Precision = Literal["auto", "fp32", "bf16"]
 
 @dataclass(frozen=True)
 class ConfigSource:
-    """The file and the `key=value` overrides of a config, and all keys that they set, such as `rl.dream.tasks`.
+    """The file and the `key=value` overrides of a config, and all keys that they set, such as `rl.tasks`.
 
     Not part of the config's equality.
     """

@@ -145,7 +145,10 @@ def count_tasks(path: Path) -> int:
 
 
 def count_episodes(layout: DataLayout) -> dict[str, EpisodeCount] | None:
-    """Return behaviour -> its training episodes; None if a file or column is missing, which validation reports."""
+    """Return behaviour -> its training episodes.
+
+    None if a file or column is missing, which validation reports.
+    """
     path = layout.trajectories("train")
     if not path.exists():
         return None

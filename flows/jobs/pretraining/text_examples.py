@@ -95,9 +95,9 @@ def render_examples(
 def agent_examples(
     config: Config, vocabulary: CompactVocabulary, episodes: list[Trajectory]
 ) -> list[Example]:
-    """Return episodes in the agent's form: of AGENT_BEHAVIOURS, else of all; of logs all, every action with loss.
+    """Return episodes in the agent's form: of AGENT_BEHAVIOURS; of logs all, every action with loss.
 
-    A corpus without AGENT_BEHAVIOURS is that of a world without an expert.
+    Without an expert there are none of AGENT_BEHAVIOURS: then all are imitated.
     """
     own = [episode for episode in episodes if not is_hindsight_copy(episode.task.id)]
     if config.pretrain.corpus == "logs":
