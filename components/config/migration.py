@@ -106,7 +106,7 @@ REMOVED: dict[str, Any] = {
     "experience_model.refresh_epochs": 4.0,
     "pretrain.optimizer": "muon",
     "retrieval.action_weight": 0.7,
-    **{f"rl{stage}.algorithm.length_tolerance": 0.0 for stage in ("", ".dream", ".real", ".baseline")},
+    **{f"rl{stage}.algorithm.length_tolerance": 0.32 for stage in ("", ".dream", ".real", ".baseline")},
     "study.real_rows": 4,
     "timeout_minutes.experience_model": None,
     "timeout_minutes.synthetic_rl": None,

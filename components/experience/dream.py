@@ -4,6 +4,14 @@
 answer, and keeps the answer as history. An answer that contradicts the episode so far is sampled again, like
 one that does not parse. A step without an accepted answer ends its episode as a failure. It is counted, and
 marked `unparsable` so that it never enters the buffer.
+
+    P(s_t+1, r_t+1 | s_t, a_t) = p [s_t+1 = s_t, r_t+1 = 0] + (1 - p) P_exp(s_t+1, r_t+1 | s_t, a_t)
+
+    dreamgym retrain rl.dream.lost_actions=0.1
+
+With p = `lost_actions` the dream is perturbed: an action has no effect, and the policy learns to try again.
+Qwen-AgentWorld (arXiv 2606.24597) reports a gain from controlled perturbations of a simulator; DreamGym has
+none. Losing actions is our own, simplest form: each step is drawn alike, whatever the state and the action.
 """
 
 from __future__ import annotations

@@ -10,15 +10,17 @@ Both train the weights that cloning trains. c_i says why a_i was chosen and not 
 At each state of an expert's episode, K alternatives are drawn uniformly from the admissible actions. They are
 executed in a fork of the game (`Forkable.probe`). The expert's own steps are executed too and must lead to
 the recorded states, so no alternative is out of step with the game. All of these steps are real interactions.
+Where actions can be listed, as in ALFWorld, the authors draw alternatives from the list, too.
 
 Deviations from the paper:
-1. A language model writes the paper's reflections; so it does with `own_reflection` (`own_reflections.py`).
-   With `self_reflection` the adapter does (`reflect`), from the states that the alternatives led to. One
-   reflection covers all K.
-2. K is 3; the paper has 8 for IWM and 3 for SR.
-3. As in the paper, as much is trained as in plain cloning, here counted in tokens: world modelling takes
+1. One reflection covers all K alternatives: c_i. The paper writes one for each of them: c_i^j.
+2. A language model writes the paper's reflections, and what it wrote is kept. With `self_reflection` the
+   adapter writes (`reflect`), from the states that the alternatives led to, and gets no alternative that
+   brings the episode further. With `own_reflection` the policy's chat model writes; a reflection is kept if
+   it makes the expert's action likelier (`own_reflections.py`).
+3. K is 3; the paper has 8 for IWM and 3 for SR.
+4. As in the paper, as much is trained as in plain cloning, here counted in tokens: world modelling takes
    the place of epochs of cloning (at most half of them), and a demonstration with reflections counts twice.
-4. Alternatives are drawn uniformly from the admissible actions; in the paper the policy proposes them.
 5. The demonstrations may be successes of an agent that errs (`cloning.behaviours`). Steps at which it gave no
    thought, though it did at others, have no reflection. World modelling takes all steps.
 """

@@ -6,12 +6,16 @@ At each step of a demonstration the model that is to be cloned into reads the st
 alternatives, and the states that all of them led to, and writes why the expert's action is the better one.
 The reflection becomes the thought before the action. The paper keeps what the model wrote; here it is kept
 only if the same model finds the expert's action likelier behind it than without a thought, as for reasons of
-recorded steps (`self_teacher.py`). One that repeats a whole next state knows what the agent cannot know, and
-is not kept. Where none is kept, the expert's own thought stays.
+recorded steps (`self_teacher.py`). Where none is kept, the expert's own thought stays.
+
+The authors' checks for leaks are made (`has_leak`). A reflection is not kept if it contains a state that the
+agent has not seen yet, an expert, a label such as "action 1", or a sentence twice. An outcome that is told in
+other words is not detected. The authors also penalise repetitions in sampling; here nothing does.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +31,8 @@ from components.policy.policy import Policy
 from components.records import Trajectory, Transition
 
 MAX_REFLECTION_TOKENS = 64
+LABELS = re.compile(r"\bexperts?\b|\b(action|alternative|option|choice) #?\d+\b")
+"""Words of the request and not of the world: who chose the action, and numbers of the listed ones."""
 ROWS = 16
 """Steps that are asked for, and scored, at the same time."""
 
@@ -121,8 +127,8 @@ def request_text(history: Trajectory, step: Transition, alternatives: Sequence[A
             f"It led to: {step.next_state}",
             "Other actions, and what they lead to:",
             *others,
-            "Write one short sentence, as the expert before acting: why this action serves the task better "
-            "than the others. Do not tell what it will lead to.",
+            "Write one short sentence, as the one who is about to act: why this action serves the task "
+            "better than the others. Do not tell what it will lead to, and do not mention an expert.",
         ]
     )
 
@@ -160,12 +166,38 @@ def _keep_helpful(policy: Policy, places: Sequence[_Place], reflections: Sequenc
     tried = [
         row
         for row, reflection in enumerate(reflections)
-        if reflection and " ".join(places[row].step.next_state.split()) not in reflection
+        if reflection and not _leaks(places[row], reflection)
     ]
     behind = _logprobs(policy, [(places[row], reflections[row]) for row in tried])
     without = _logprobs(policy, [(places[row], "") for row in tried])
     helpful = {row for row, *both in zip(tried, behind, without, strict=True) if both[0] > both[1]}
     return [reflection if row in helpful else "" for row, reflection in enumerate(reflections)]
+
+
+def _leaks(place: _Place, reflection: str) -> bool:
+    return has_leak(reflection, place.history, place.step, place.alternatives)
+
+
+def has_leak(reflection: str, history: Trajectory, step: Transition, others: Sequence[Alternative]) -> bool:
+    """Whether a reflection says what its agent cannot know before it acts, or repeats itself.
+
+    Args:
+        reflection: one line.
+        history: the episode up to the step.
+        others: alternatives with the states that they led to.
+    """
+    text = reflection.lower()
+    outcomes = {
+        " ".join(state.lower().split()) for state in (step.next_state, *(state for _, state in others))
+    }
+    outcomes -= {"", " ".join(step.state.lower().split())}
+    sentences = [part.strip() for part in re.split(r"[.!?]+(?:\s|$)", text) if part.strip()]
+    own_words = f"{history.task.instruction} {step.state} {step.action}".lower()
+    return (
+        any(outcome in text for outcome in outcomes)
+        or len(set(sentences)) < len(sentences)
+        or any(label.group() not in own_words for label in LABELS.finditer(text))
+    )
 
 
 def _logprobs(policy: Policy, places: Sequence[tuple[_Place, str]]) -> list[float]:

@@ -15,7 +15,7 @@ from components.language.engines.engine_protocol import Generation
 from components.policy import own_reflections as module
 from components.policy.behaviour_cloning import clone
 from components.policy.early_experience import ExploredEpisode
-from components.policy.own_reflections import own_reflections, request_text
+from components.policy.own_reflections import has_leak, own_reflections, request_text
 from components.policy.policy import Policy
 
 FIRST, SECOND = "At desk 1: mug 1.", "You hold mug 1."
@@ -69,15 +69,40 @@ def test_a_reflection_that_makes_the_action_likelier_is_kept(policy, monkeypatch
     assert (found.kept, found.asked, found.tokens) == (1, 1, 7)
 
 
-@pytest.mark.parametrize(
-    ("written", "likelier"),
-    [("of no use", []), ("", [""]), (f"then I see: {FIRST}", [f"then I see: {FIRST}"])],
-    ids=["not likelier", "nothing", "knows the next state"],
-)
+@pytest.mark.parametrize(("written", "likelier"), [("of no use", []), ("", [""])])
 def test_others_leave_the_experts_thought(policy, monkeypatch, written, likelier):
     scripted(policy, monkeypatch, [written], likelier)
     found = own_reflections(policy, [explored()], seed=0)
     assert found.thoughts == [["first the desk", "now the mug"]] and found.kept == 0
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        (f"then I see: {FIRST}", False),
+        ("at the bed I read at bed 1: nothing.", False),
+        ("the Expert goes to the desk", False),
+        ("Action 1 is worse", False),
+        ("the desk is near. the desk is near.", False),
+        ("the action at desk 1 is safer. a bed holds no mug.", True),
+    ],
+    ids=["next state", "state of an alternative", "expert", "label", "repetition", "none"],
+)
+def test_a_reflection_with_a_leak_is_not_kept(policy, monkeypatch, written, kept):
+    """The model finds the action likelier behind all of them."""
+    scripted(policy, monkeypatch, [written], [written])
+    found = own_reflections(policy, [explored()], seed=0)
+    assert found.kept == kept and found.thoughts[0][0] == (written if kept else "first the desk")
+
+
+def test_words_of_the_task_are_no_leak():
+    entry = explored()
+    step = entry.episode.steps[0]
+    history = replace(entry.episode.up_to(0), task=make_task(instruction="buy the expert knife, option 2"))
+    assert not has_leak("expert knife in option 2", history, step, entry.alternatives[0])
+    assert has_leak("option 3", history, step, entry.alternatives[0])
+    unchanged = replace(step, next_state=step.state)
+    assert not has_leak(f"it stays: {step.state}", history, unchanged, ()), "the agent has seen it"
 
 
 def test_the_likelihood_is_that_of_the_action_behind_the_thought(policy):

@@ -1,5 +1,11 @@
 """Generation in which two models write the turns of one conversation, chosen turn by turn.
 
+    turn t ~ other(. | all turns before) with probability `share`, else ~ own(. | all turns before)
+
+This is AgentRL's cross-policy sampling (arXiv 2510.04206). Deviation from the paper: there are two models,
+the trained one and a fixed one; the paper draws from a pool of models. `policy_gradient.py` says which one is
+fixed, and how a loss corrects for it.
+
 Both models read everything. Each has a session of its own; a model reads what the other one wrote when it
 writes the row's next turn, so no token is read twice.
 """

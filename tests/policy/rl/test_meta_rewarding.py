@@ -156,6 +156,20 @@ def test_pairs_of_episodes_and_of_judgements_come_from_a_judge_by_script(chat_po
     }
 
 
+def test_a_shorter_good_and_a_longer_bad_episode_are_paired(chat_policy, monkeypatch):
+    """By hand: with rho 0.32 and scores from 0 to 5, at least 3.4 is good and at most 1.6 is bad."""
+    algorithm = meta_rewarding(chat_policy, judgements=2)
+    group = [rollout(9, won=True), rollout(3, won=True), rollout(1, won=True), rollout(8), rollout(2)]
+    points = iter([5, 5, 4, 4, 3, 3, 1, 1, 0, 0])
+    monkeypatch.setattr(
+        algorithm, "_ask", lambda policy, prompts: [judgement(f"Points: {next(points)}") for _ in prompts]
+    )
+    (sample,) = algorithm.training_samples([group], chat_policy)
+    assert sample.rollouts == (group[1], group[3]), (
+        "without length control it would be the first and the last"
+    )
+
+
 def test_a_model_that_writes_no_points_ends_the_loop_with_what_to_set(chat_policy):
     loop = make_loop(
         Rewarding(even_rows),

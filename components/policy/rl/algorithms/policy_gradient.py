@@ -1,4 +1,20 @@
-"""Base of the policy-gradient algorithms: clipped ratio, KL divergence, means over episodes or tokens."""
+"""Base of the policy-gradient algorithms: clipped ratio, KL divergence, means over episodes or tokens.
+
+    dreamgym retrain rl.algorithm.cross_policy_share=0.2
+
+With a `cross_policy_share` another policy writes a share of the replies of each episode, and all replies are
+trained on (AgentRL's cross-policy sampling, arXiv 2510.04206; `crossed_engines.py`). The loss of a token is
+
+    min(pi(token) / mu(token), C) * clipped loss, with pi of the trained policy before the update as old
+
+where mu is the policy that wrote the token: weights of the trained policy's own tokens are 1
+(`sampler_correction.py`).
+
+Deviations from the paper:
+1. The other policy is the initial one of the stage, which stays fixed. The paper has a pool of models.
+2. The importance weights, truncated at C = 2, are our choice: they bound the variance, and tokens that the
+   trained policy finds more than twice as likely count too little.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,10 @@
 
     dreamgym retrain rl.algorithm.step_weight=2     # its weight beside the episode's advantage
 
-Deviation from the paper: the values are not divided by their standard deviation (see `step_advantages`).
+Deviation from the paper: its step advantages have the weight 1 beside those of the episode; our default is 2.
+
+No deviation: the values are not divided by their standard deviation (see `step_advantages`). The authors'
+code has both as options.
 """
 
 from __future__ import annotations
