@@ -21,7 +21,7 @@ from fidelity_transfer import fidelity_transfer  # noqa: E402
 from method_table import methods, studied  # noqa: E402
 from readme_table import readme_results  # noqa: E402
 from result_files import ROOT  # noqa: E402
-from seed_rows import knowledge, meta_rewarding, world_study  # noqa: E402
+from seed_rows import knowledge, meta_rewarding, used_fidelity, world_study  # noqa: E402
 from smollm2_table import smollm2, smollm2_kinds, smollm2_parts  # noqa: E402
 from speed_tables import data_size, dream_speed, gpu_speed, profile, update_speed  # noqa: E402
 from study_tables import against_reality, families, seeds, step_cost, study, transfer, watch  # noqa: E402
@@ -46,6 +46,8 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
         "study-qwen": lambda: study("study-qwen"),
         "study-webshop": lambda: study("study-webshop"),
         "study-browser": lambda: study("study-browser"),
+        "used-logs-only": lambda: used_fidelity("study-logs-only"),
+        "used-weak": lambda: used_fidelity("study-weak"),
         "transfer": transfer,
         "fidelity": fidelity,
         "fidelity-parts": fidelity_parts,
