@@ -76,7 +76,7 @@ def test_secrets_are_masked_by_default(text, masked):
         "the task-oriented-dialogue-system and hf_hub_download_with_retries",
         "eyJust.a.word and eyJ alone",
         "-----BEGIN PUBLIC KEY-----",
-        "PWD=/home/user PRIMARY_KEY=customer_number",
+        "PWD=/opt/project PRIMARY_KEY=customer_number",
         "ls -la; cat secret.txt; keyboard = mechanical",
     ],
 )
