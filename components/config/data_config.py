@@ -9,14 +9,36 @@ from pydantic import Field
 from components.config.reading.config_values import Seed
 from components.config.reading.section import Section
 
+_TOKENS = (
+    r"sk-[A-Za-z0-9_-]{16,}",  # OpenAI, Anthropic
+    r"A(?:KIA|SIA)[0-9A-Z]{16}\b",  # AWS
+    r"gh[pousr]_[A-Za-z0-9]{30,}",
+    r"github_pat_[A-Za-z0-9_]{20,}",
+    r"hf_[A-Za-z0-9]{20,}",  # Hugging Face
+    r"AIza[A-Za-z0-9_-]{30,}",  # Google
+    r"xox[a-z]-[A-Za-z0-9-]{10,}",  # Slack
+)
+_NAMES = (
+    r"(?:api|access|secret|private|signing|encryption|account)[_-]?key",
+    r"passw(?:or)?d|passphrase|secret",
+    r"(?:access|refresh|auth|api|bot|session|id)[_-]?token|(?-i:[A-Z]_TOKEN)",
+)
+"""What the values of settings are called that are secrets, in names such as DB_PASSWORD, too."""
+_IS = r"""\\*["']?\s*[=:]\s*\\*["']?"""
+"""Between a name and its value; the quotes may be those of JSON in JSON."""
+_PRIVATE_KEY = r"[A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
 SECRETS = [
-    r"\bsk-[A-Za-z0-9_-]{16,}",
-    r"\bAKIA[0-9A-Z]{16}\b",
-    r"\bgh[pousr]_[A-Za-z0-9]{30,}",
+    rf"(?s)-----BEGIN {_PRIVATE_KEY}.*?(?:-----END {_PRIVATE_KEY}|\Z)",
+    r"(?:^|(?<=[^A-Za-z0-9_-]))eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+)*",
+    rf"(?:^|(?<=[^A-Za-z0-9]))(?:{'|'.join(_TOKENS)})",
     r"(?i)\bbearer\s+([A-Za-z0-9._~+/-]{16,}=*)",
-    r"""(?i)\b(?:api[_-]?key|password|passwd|secret|access[_-]?token)["']?\s*[=:]\s*["']?([^\s"',}\[]{6,})""",
+    rf"(?i:\bauthorization{_IS}(?:basic|digest|token)\s+)"
+    r"((?=\S{0,200}?(?:[0-9+/=]|[a-z][A-Z]))[A-Za-z0-9._+/-]{6,}={0,2})",
+    r"""://[^\s/:@"'<>]{0,100}:([^\s/"'<>\[]{1,200})@""",
+    rf"(?i)(?:{'|'.join(_NAMES)}){_IS}" + r"""((?:[^\s"',}\[\\]|\\(?![\\"'])){6,})""",
 ]
-"""Default of `data.mask`: keys of common services, and what is called a key, a password or a secret."""
+"""Default of `data.mask`: private keys, JSON web tokens, keys of common services, headers, passwords in URLs,
+and what is called a key, a password, a secret or a token. Each pattern takes linear time."""
 
 
 class DataConfig(Section):

@@ -5,24 +5,38 @@ the whole file. Spans of model calls follow the semantic conventions for generat
 `gen_ai.input.messages`, `gen_ai.output.messages` and `gen_ai.system_instructions`, each a list of messages
 with `parts`, as JSON text or as a structured attribute (https://opentelemetry.io/docs/specs/semconv/gen-ai/).
 
-Each call repeats the conversation so far; only the longest one of a conversation is kept by the import. A
-call's record has the attributes of its trace's spans as fields, so `--outcome field:evaluation.success` reads
-an attribute of any of them. The episode is named by `gen_ai.conversation.id`, else by the trace.
+Each call repeats the conversation so far; only the longest one of a conversation is kept by the import. The
+episode is named by `gen_ai.conversation.id`, else by the trace. A call's record has the attributes of the
+trace's root and agent spans and of evaluations as fields (`otel_traces.py`), so
+`--outcome field:evaluation.success` reads an attribute of the root.
+
+A model call that failed has no output: its record ends with its input. A tool call that failed without an
+answer has the error of its span as its observation; if the span has no text, the episode is left out.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from components.trajectories.imports.logged_episode import Skipped
+from components.trajectories.imports.logged_episode import Skipped, shortened
+from components.trajectories.imports.otel_export import INPUT, OUTPUT, SYSTEM, Span, read_spans
+from components.trajectories.imports.otel_messages import (
+    answered_calls,
+    decoded,
+    messages_of,
+    with_tool_errors,
+)
+from components.trajectories.imports.otel_traces import Trace, fields_of_calls
 
 NO_MESSAGES = "spans without messages (gen_ai.input.messages)"
+NO_ANSWER = "a model call without an answer (gen_ai.output.messages)"
+NO_INPUT = "a model call without its input (gen_ai.input.messages)"
+NO_ERROR_TEXT = "a tool call that failed without an answer or the text of an error"
 OTHER_CONVERSATION = "a call that does not belong to the longest conversation of its trace"
-_INPUT, _OUTPUT, _SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
-_CONVERSATION = "gen_ai.conversation.id"
+_Record = dict[str, Any]
 
 
 def span_records(exports: Iterable[tuple[str, Any] | Skipped]) -> Iterator[tuple[str, Any] | Skipped]:
@@ -30,157 +44,153 @@ def span_records(exports: Iterable[tuple[str, Any] | Skipped]) -> Iterator[tuple
 
     All spans are held until the exports end, since the spans of a trace may be in several.
     """
-    traces: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    spans: dict[str, list[Span]] = {}
     for entry in exports:
         if isinstance(entry, Skipped):
             yield entry
             continue
         place, export = entry
-        spans = list(_spans(export))
-        if not spans:
+        has_spans = False
+        for found in read_spans(export, place):
+            if isinstance(found, Skipped):
+                yield found
+            else:
+                has_spans = True
+                spans.setdefault(found.trace, []).append(found)
+        if not has_spans:
             yield Skipped("an export without spans (resourceSpans)", place)
-        for trace, attributes in spans:
-            traces.setdefault(trace, []).append((place, attributes))
-    for trace, calls in traces.items():
-        fields: dict[str, Any] = {}
-        for _, attributes in calls:
-            fields |= {name: value for name, value in attributes.items() if not name.startswith("gen_ai.")}
-        with_messages = [entry for entry in calls if _INPUT in entry[1] and _OUTPUT in entry[1]]
-        if not with_messages:
-            yield Skipped(NO_MESSAGES, calls[0][0], trace)
-        found = [(place, _record(attributes, _nested(fields), trace)) for place, attributes in with_messages]
-        yield from _of_one_conversation(found)
+    yield from _records([Trace(trace_id, own) for trace_id, own in spans.items()])
 
 
-def _of_one_conversation(found: list[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, Any] | Skipped]:
-    """Return the records that begin as the longest one of their episode does.
+def _records(traces: list[Trace]) -> Iterator[tuple[str, Any] | Skipped]:
+    """Return the records of all traces, and the calls and traces of which none can be made."""
+    conversations = set[str]().union(*(trace.names for trace in traces))
+    records: list[tuple[str, _Record]] = []
+    for trace, fields in zip(traces, fields_of_calls(traces), strict=True):
+        if not trace.calls and not trace.told & conversations:
+            yield Skipped(NO_MESSAGES, trace.spans[0].place, trace.id)
+        for entry in _of_one_conversation([_record(call, trace, fields) for call in trace.calls]):
+            if isinstance(entry, Skipped):
+                yield entry
+            else:
+                records.append(entry)
+        for span in trace.spans:
+            if OUTPUT in span.attributes and INPUT not in span.attributes:
+                yield Skipped(NO_INPUT, span.place, trace.id)
+    yield from _with_tool_errors(records, _tool_errors(traces))
+
+
+def _record(
+    call: Span, trace: Trace, fields: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, _Record] | Skipped:
+    """Return the place and the record of a call; what is skipped if no agent has answered in it."""
+    name = trace.conversation(call)
+    messages = _messages(call)
+    if OUTPUT not in call.attributes and not any(message["role"] == "assistant" for message in messages):
+        return Skipped(NO_ANSWER, call.place, shortened(call.error or name))
+    return call.place, {**fields[name], "episode_id": name, "messages": messages}
+
+
+def _messages(span: Span) -> list[dict[str, Any]]:
+    """Return the messages of a call: its input with its output, if there is one."""
+    conversation = messages_of(span.attributes[INPUT])
+    if OUTPUT in span.attributes:
+        conversation += messages_of(span.attributes[OUTPUT])
+    if any(message["role"] == "system" for message in conversation):
+        return conversation
+    parts = span.attributes.get(SYSTEM, [])
+    instructions = messages_of([{"role": "system", "parts": decoded(parts)}])
+    return instructions + conversation if instructions[0]["content"] else conversation
+
+
+def _tool_errors(traces: list[Trace]) -> dict[str, dict[str, str]]:
+    """Return, for each conversation, the errors of tools by the call's id, or else by the tool's name."""
+    errors: dict[str, dict[str, str]] = {}
+    for trace in traces:
+        for span in trace.spans:
+            if span.is_tool and span.error is not None:
+                names = (span.attributes.get(f"gen_ai.tool.{name}") for name in ("call.id", "name"))
+                key = next((str(name) for name in names if name), "")
+                errors.setdefault(trace.conversation(span), {})[key] = span.error
+    return errors
+
+
+def _with_tool_errors(
+    records: list[tuple[str, _Record]], errors: dict[str, dict[str, str]]
+) -> Iterator[tuple[str, _Record] | Skipped]:
+    """Return the records with the errors of tools; none of a conversation with an error without a text."""
+    answered: dict[str, set[str]] = {name: set() for name in errors}
+    for _, record in records:
+        if (name := record["episode_id"]) in errors:
+            answered[name] |= answered_calls(record["messages"])
+    completed: list[tuple[str, _Record]] = []
+    failed: set[str] = set()
+    for place, record in records:
+        name = record["episode_id"]
+        messages = record["messages"]
+        if name in errors:
+            messages = with_tool_errors(messages, answered[name], errors[name])
+        if messages is None:
+            failed.add(name)
+        completed.append((place, record | {"messages": messages}))
+    for place, record in completed:
+        name = record["episode_id"]
+        yield Skipped(NO_ERROR_TEXT, place, shortened(name)) if name in failed else (place, record)
+
+
+def _of_one_conversation(
+    calls: Sequence[tuple[str, _Record] | Skipped],
+) -> Iterator[tuple[str, _Record] | Skipped]:
+    """Return the records that are of the longest conversation of their name.
 
     Other calls in a trace (of a judge, a guard, a sub-agent) have not its task, and not its outcome.
     """
-    longest: dict[str, dict[str, Any]] = {}
-    for _, record in found:
-        name = record["episode_id"]
-        if name not in longest or len(record["messages"]) > len(longest[name]["messages"]):
-            longest[name] = record
-    for place, record in found:
-        if _opening(record) == _opening(longest[record["episode_id"]]):
-            yield place, record
+    by_name: dict[str, list[_Record]] = {}
+    for call in calls:
+        if not isinstance(call, Skipped):
+            by_name.setdefault(call[1]["episode_id"], []).append(call[1])
+    own = {id(record) for records in by_name.values() for record in _of_the_longest(records)}
+    for call in calls:
+        if isinstance(call, Skipped) or id(call[1]) in own:
+            yield call
         else:
-            yield Skipped(OTHER_CONVERSATION, place, record["episode_id"])
+            yield Skipped(OTHER_CONVERSATION, call[0], shortened(call[1]["episode_id"]))
 
 
-def _opening(record: dict[str, Any]) -> Any:
+def _of_the_longest(records: list[_Record]) -> list[_Record]:
+    """Return the records that begin as the longest one does, or that share a part with it or with each other.
+
+    Records of a conversation with a sliding window share the first two messages of one of them.
+    """
+    longest = max(records, key=lambda record: len(record["messages"]))
+    own = [record for record in records if _opening(record) == _opening(longest)]
+    others = [record for record in records if _opening(record) != _opening(longest)]
+    if not others:
+        return own
+    pairs = {id(record): _pairs(record) for record in records}
+    joining = own
+    while joining:
+        known = {pair for record in own for pair in pairs[id(record)]}
+        starts = {pair for record in own for pair in pairs[id(record)][:1]}
+        joining = [
+            record
+            for record in others
+            if known.intersection(pairs[id(record)][:1]) or starts.intersection(pairs[id(record)])
+        ]
+        own += joining
+        others = [record for record in others if all(record is not one for one in joining)]
+    return own
+
+
+def _opening(record: _Record) -> Any:
     return next((turn["content"] for turn in record["messages"] if turn["role"] == "user"), None)
 
 
-def _spans(export: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Return (trace id, attributes) of each span of an export; nothing of what is no export."""
-    for resource in _list_at(export, "resourceSpans"):
-        for scope in _list_at(resource, "scopeSpans"):
-            for span in _list_at(scope, "spans"):
-                if isinstance(span, Mapping):
-                    yield str(span.get("traceId", "")), _attributes(span)
-
-
-def _list_at(value: Any, name: str) -> list[Any]:
-    found = value.get(name) if isinstance(value, Mapping) else None
-    return found if isinstance(found, list) else []
-
-
-def _attributes(span: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a span and of its events, by name."""
-    entries = [*_list_at(span, "attributes")]
-    for event in _list_at(span, "events"):
-        entries += _list_at(event, "attributes")
-    attributes = {}
-    for entry in entries:
-        with suppress(ValueError, TypeError, KeyError):  # one odd attribute is left out, not its span
-            attributes[str(entry["key"])] = _plain(entry.get("value"))
-    return attributes
-
-
-def _plain(value: Any) -> Any:
-    """Return the plain value of OTLP's `AnyValue`."""
-    if not isinstance(value, Mapping) or len(value) != 1:
-        return value
-    ((kind, content),) = value.items()
-    if kind == "intValue":
-        return int(content)
-    if kind == "arrayValue":
-        return [_plain(item) for item in _list_at(content, "values")]
-    if kind == "kvlistValue":
-        return {item["key"]: _plain(item.get("value")) for item in _list_at(content, "values")}
-    return content if kind in ("stringValue", "boolValue", "doubleValue", "bytesValue") else value
-
-
-def _nested(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes such as `evaluation.success` as fields within fields."""
-    nested: dict[str, Any] = {}
-    for name, value in fields.items():
-        *sections, last = name.split(".")
-        part = nested
-        for section in sections:
-            inner = part.get(section)
-            part[section] = part = inner if isinstance(inner, dict) else {}
-        part[last] = value
-    return nested
-
-
-def _record(attributes: Mapping[str, Any], fields: dict[str, Any], trace: str) -> dict[str, Any]:
-    instructions = _messages([{"role": "system", "parts": _decoded(attributes.get(_SYSTEM, []))}])
-    conversation = _messages(_decoded(attributes[_INPUT])) + _messages(_decoded(attributes[_OUTPUT]))
-    has_system = any(message["role"] == "system" for message in conversation)
-    name = str(attributes.get(_CONVERSATION) or trace)
-    messages = conversation if has_system or not instructions[0]["content"] else instructions + conversation
-    return fields | {"episode_id": name, "messages": messages}
-
-
-def _decoded(value: Any) -> Any:
-    """Return the structure of an attribute, which may be JSON text; the text itself if it is none."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
-
-
-def _messages(values: Any) -> list[dict[str, Any]]:
-    """Return messages of the semantic conventions in the form of chat completions."""
-    messages: list[dict[str, Any]] = []
-    for value in values if isinstance(values, list) else [values]:
-        role = value.get("role", "") if isinstance(value, Mapping) else ""
-        parts = value.get("parts", value.get("content", [])) if isinstance(value, Mapping) else value
-        messages += _message(role, parts if isinstance(parts, list) else [parts])
-    return messages
-
-
-def _message(role: str, parts: list[Any]) -> list[dict[str, Any]]:
-    """Return one message, or one for each tool's response among its parts."""
-    texts: list[Any] = []
-    thoughts: list[str] = []
-    calls: list[dict[str, Any]] = []
-    responses: list[dict[str, Any]] = []
-    for part in parts:
-        kind = part.get("type") if isinstance(part, Mapping) else ""
-        if isinstance(part, str):
-            texts.append(part)
-        elif kind == "reasoning":
-            thoughts.append(str(part.get("content", "")))
-        elif kind == "tool_call":
-            function = {"name": part.get("name"), "arguments": part.get("arguments") or {}}
-            calls.append({"id": part.get("id") or "", "function": function})
-        elif kind == "tool_call_response":
-            response = part.get("response", part.get("result", ""))
-            text = response if isinstance(response, str) else json.dumps(response, ensure_ascii=False)
-            responses.append({"role": "tool", "tool_call_id": part.get("id") or "", "content": text})
-        else:
-            texts.append({"type": kind, "text": part.get("content")} if kind == "text" else part)
-    if responses and not (texts or calls):
-        return responses
-    message: dict[str, Any] = {"role": role, "content": texts}
-    if thoughts:
-        message["reasoning_content"] = "\n".join(thoughts)
-    if calls:
-        message["tool_calls"] = calls
-    return [message, *responses]
+def _pairs(record: _Record) -> list[str]:
+    """Return each two messages that follow each other, without those of the system, as text."""
+    texts = [
+        json.dumps([turn["content"], turn.get("tool_calls")])
+        for turn in record["messages"]
+        if turn["role"] != "system"
+    ]
+    return [first + second for first, second in pairwise(texts)]

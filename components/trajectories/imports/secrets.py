@@ -41,6 +41,12 @@ class Masker:
 
 
 def _replacement(pattern: re.Pattern[str]) -> Callable[[re.Match[str]], str]:
-    if not pattern.groups:
-        return lambda match: MASK
-    return lambda match: match[0].replace(match[1], MASK) if match[1] else match[0]
+    return _mask_group if pattern.groups else lambda match: MASK
+
+
+def _mask_group(match: re.Match[str]) -> str:
+    """What a pattern found, with its first group masked; all of it as it is if the group is not in it."""
+    if not match[1]:
+        return match[0]
+    start, end = (place - match.start() for place in match.span(1))
+    return match[0][:start] + MASK + match[0][end:]

@@ -1,4 +1,4 @@
-"""Logs as files: rotated, compressed, cut off, with lines that are no JSON; secrets in them."""
+"""Logs as files: rotated, compressed, cut off, with lines that are no JSON."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import json
 
 import pytest
 
-from components.config import load_config
-from components.errors import ConfigError, DataError
+from components.errors import DataError
 from components.trajectories.imports import json_lines
 from components.trajectories.imports.json_lines import BROKEN_LINE, LONG_LINE, log_files, records
 from components.trajectories.imports.logged_episode import Skipped, shortened
-from components.trajectories.imports.secrets import Masker
 
 
 def test_rotated_files_are_read_oldest_first(tmp_path):
@@ -64,29 +62,6 @@ def test_a_compressed_file_that_is_cut_off_keeps_its_whole_lines(tmp_path):
     )
     whole = [entry for entry in found if not isinstance(entry, Skipped)]
     assert len(whole) > 5_000 and whole[9] == ("log.jsonl.gz:10", {"number": 9})
-
-
-@pytest.mark.parametrize(
-    ("text", "masked"),
-    [
-        ("use sk-abcdefghijklmnop1234 now", "use [masked] now"),
-        ("Authorization: Bearer abcdefghijklmnop.q", "Authorization: Bearer [masked]"),
-        ('{"api_key": "abc123456"}', '{"api_key": "[masked]"}'),
-        ("password=hunter22 and so on", "password=[masked] and so on"),
-        ("AKIAABCDEFGHIJKLMNOP", "[masked]"),
-        ("the secret of the house", "the secret of the house"),
-        ("put the key on the table", "put the key on the table"),
-    ],
-)
-def test_secrets_are_masked_by_default(text, masked):
-    masker = Masker(load_config().data.mask)
-    assert masker.mask(text) == masked and masker.found == (text != masked)
-
-
-def test_patterns_of_secrets_are_those_of_the_config():
-    assert Masker(load_config(None, [r"data.mask=[room \d+]"]).data.mask).mask("room 12") == "[masked]"
-    with pytest.raises(ConfigError, match=r"data.mask has '\('.*no regular expression"):
-        Masker(["("])
 
 
 def test_a_short_text_for_messages_ends_before_a_word_that_is_cut():

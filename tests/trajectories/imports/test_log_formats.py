@@ -14,6 +14,7 @@ from components.errors import DataError
 from components.trajectories.imports.dataset import NOTHING, TooFewTasks, build
 from components.trajectories.imports.log_formats import logged_episodes
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped
+from components.trajectories.imports.otel_export import ODD_ATTRIBUTE
 from components.trajectories.imports.otel_spans import OTHER_CONVERSATION
 from components.trajectories.imports.outcomes import outcome_rule
 
@@ -165,16 +166,21 @@ def test_calls_of_a_judge_in_a_trace_are_no_episodes_of_its_agent(tmp_path):
     assert [entry.reason for entry in skipped] == [OTHER_CONVERSATION]
 
 
-def test_odd_attributes_are_left_out_alone(tmp_path):
+def test_odd_attributes_are_left_out_alone_and_counted(tmp_path):
     export = as_spans(message_records()[0], "t")
     odd = [
+        {"key": "d", "value": {"intValue": float("inf")}},
         {"key": "a", "value": {"intValue": "NaN"}},
         {"key": "b", "value": {"intValue": None}},
         {"key": "c", "value": {"kvlistValue": {"values": [{"value": {"stringValue": "x"}}]}}},
     ]
     export["resourceSpans"][0]["scopeSpans"][0]["spans"][-1]["attributes"] += odd
-    episodes, skipped = read(write_lines(tmp_path / "spans.jsonl", [export]), "otel")
-    assert episodes and not skipped
+    line = json.dumps(export).replace("Infinity", "1e999")
+    (tmp_path / "spans.jsonl").write_text(line)
+    episodes, skipped = read(tmp_path / "spans.jsonl", "otel")
+    assert episodes and [(entry.reason, entry.found) for entry in skipped] == [
+        (ODD_ATTRIBUTE, key) for key in "dabc"
+    ]
 
 
 def test_thoughts_that_later_calls_leave_out_are_put_back():

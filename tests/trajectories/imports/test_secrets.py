@@ -1,0 +1,101 @@
+"""Secrets in logged texts: what is masked by default, what is left as it is, and how long it takes."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from components.config import load_config
+from components.errors import ConfigError
+from components.trajectories.imports.secrets import Masker
+
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJVadQssw5c"
+PEM = (
+    "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMIIEvQIBADAN\nBgkqhkiG=\n"
+    "-----END RSA PRIVATE KEY-----"
+)
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("use sk-abcdefghijklmnop1234 now", "use [masked] now"),
+        ("Authorization: Bearer abcdefghijklmnop.q", "Authorization: Bearer [masked]"),
+        ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic [masked]"),
+        ('{"Authorization": "Basic dXNlcjpwYXNzd29yZA=="}', '{"Authorization": "Basic [masked]"}'),
+        ('{"api_key": "abc123456"}', '{"api_key": "[masked]"}'),
+        (r'"{\"password\": \"hunter22\"}"', r'"{\"password\": \"[masked]\"}"'),
+        ("password=hunter22 and so on", "password=[masked] and so on"),
+        ("password=password", "password=[masked]"),
+        (r"password=DOM\user22", "password=[masked]"),
+        ("OPENAI_API_KEY=abc123456", "OPENAI_API_KEY=[masked]"),
+        ("export DB_PASSWORD='hunter22'", "export DB_PASSWORD='[masked]'"),
+        ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG+b", "AWS_SECRET_ACCESS_KEY=[masked]"),
+        ("client_secret=abcdef1234&x=", "client_secret=[masked]"),
+        ('{"clientSecret":"abcdef1234"}', '{"clientSecret":"[masked]"}'),
+        ("DEPLOY_TOKEN=abcdef1234", "DEPLOY_TOKEN=[masked]"),
+        ("x-auth-token: abcdef1234", "x-auth-token: [masked]"),
+        ("postgres://user:pw@host:5432/db", "postgres://user:[masked]@host:5432/db"),
+        ("redis://:p@ss@host", "redis://:[masked]@host"),
+        (f"cookie={JWT}; path=/", "cookie=[masked]; path=/"),
+        (f"key:\n{PEM}\nend", "key:\n[masked]\nend"),
+        (json.dumps(PEM), '"[masked]"'),
+        (PEM[:60], "[masked]"),
+        ("AKIAABCDEFGHIJKLMNOP", "[masked]"),
+        ("xoxb-123456789012-abcdefABCDEF", "[masked]"),
+        (f"hf_{LETTERS}", "[masked]"),
+        (f"ghp_{LETTERS}", "[masked]"),
+        (f"github_pat_11ABCDE_{LETTERS}", "[masked]"),
+        (f"?key=AIza{LETTERS}", "?key=[masked]"),
+    ],
+)
+def test_secrets_are_masked_by_default(text, masked):
+    masker = Masker(load_config().data.mask)
+    assert masker.mask(text) == masked and masker.found == 1
+    assert masker.mask(masked) == masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the secret of the house",
+        "put the key on the table",
+        "the password is wrong",
+        "take key 1 from drawer 2; key 1 is rusty",
+        "token count: 12",
+        "max_tokens=4096 and next token: the",
+        "Enter your password: ",
+        "textbox 'Password:' value=''",
+        "The secretary: Ms Johnson-Smith",
+        "Authorization: Basic authentication is required",
+        "basic understanding of bearer bonds",
+        "http://localhost:8080/a@b and http://a.b:80 or mail x@y.z",
+        "the task-oriented-dialogue-system and hf_hub_download_with_retries",
+        "eyJust.a.word and eyJ alone",
+        "-----BEGIN PUBLIC KEY-----",
+        "PWD=/opt/project PRIMARY_KEY=customer_number",
+        "ls -la; cat secret.txt; keyboard = mechanical",
+    ],
+)
+def test_ordinary_texts_stay(text):
+    masker = Masker(load_config().data.mask)
+    assert masker.mask(text) == text and not masker.found
+
+
+@pytest.mark.parametrize(
+    "part", ["x", "eyJ", "password", "a://b:", "sk-", "secret ", "authorization: basic ", "\\"]
+)
+def test_long_texts_take_linear_time(part):
+    masker = Masker(load_config().data.mask)
+    began = time.process_time()
+    masker.mask("password=" + part * (1_000_000 // len(part)))
+    assert time.process_time() - began < 10, "quadratic time would take hours"
+
+
+def test_patterns_of_secrets_are_those_of_the_config():
+    assert Masker(load_config(None, [r"data.mask=[room \d+]"]).data.mask).mask("room 12") == "[masked]"
+    with pytest.raises(ConfigError, match=r"data.mask has '\('.*no regular expression"):
+        Masker(["("])
