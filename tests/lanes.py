@@ -32,6 +32,7 @@ LONG = (
     "flows/jobs/test_reproduce.py",
     "flows/jobs/test_transfer.py",
     "flows/past_runs/test_next_round.py",
+    "flows/test_guide_to_add_a_world.py",
     "flows/test_kills.py",
     "flows/test_logs_alone.py",
 )

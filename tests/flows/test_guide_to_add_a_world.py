@@ -1,4 +1,4 @@
-"""The guide "Add a world": its configs and its world go through collect, pretrain and retrain as they stand."""
+"""The guide "Add a world": its configs and its shop go through collect, pretrain and retrain as they are."""
 
 from __future__ import annotations
 

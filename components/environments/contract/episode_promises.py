@@ -86,8 +86,8 @@ def expert_wins(it: Subject) -> str:
     if not won:
         raise Doubtful(
             f"It won none of {len(it.played.get('expert', []))}.",
-            "A policy is cloned from won expert episodes. Set data.expert=0 if there is no expert: then other "
-            "behaviours are cloned.",
+            "A policy is cloned from won expert episodes. Set data.expert=0 if there is no expert: then the "
+            "other behaviours are cloned.",
         )
     return f"{len(won)} of {len(it.tasks)}"
 
