@@ -113,6 +113,7 @@ def _webshop(clone: Path) -> Mapping[str, Command]:
             "rl.dream.algorithm.reward=hero",
             "cloning.early_experience=self_reflection",
             "cloning.behaviours=[expert]",
+            "rl.max_new_tokens=80",
         )
     }
 

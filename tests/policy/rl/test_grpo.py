@@ -38,6 +38,14 @@ def test_advantages_are_deviations_from_the_groups_mean(returns, scale, expected
     assert group_advantages([float(r) for r in returns], scale=scale) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("scale", [True, False])
+def test_equal_returns_have_no_advantage_by_rounding(scale):
+    """The mean of three times 0.1 is 0.1 + 1e-17: such groups are left out, and do not dilute the others."""
+    for value in (0.1, 0.95**3, 0.95**7):
+        for count in range(1, 9):
+            assert group_advantages([value] * count, scale=scale) == [0.0] * count
+
+
 def ratios(*values):
     return torch.tensor([math.log(v) for v in values], requires_grad=True), torch.zeros(len(values))
 

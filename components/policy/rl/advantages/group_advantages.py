@@ -13,12 +13,14 @@ def group_advantages(returns: Sequence[float], *, scale: bool) -> list[float]:
     Args:
         scale: divide by the population's standard deviation.
     """
+    if min(returns) == max(returns):  # their mean differs from them by rounding
+        return [0.0] * len(returns)
     mean = sum(returns) / len(returns)
     centred = [value - mean for value in returns]
     if not scale:
         return centred
     deviation = (sum(value * value for value in centred) / len(returns)) ** 0.5
-    return [value / (deviation + EPSILON) if deviation > 0 else 0.0 for value in centred]
+    return [value / (deviation + EPSILON) for value in centred]
 
 
 def weighted(advantage: float, negative_weight: float) -> float:
