@@ -18,6 +18,7 @@ ROWS = 64
 def same_actions(policy: Policy, episodes: Sequence[Trajectory], seed: int = 0) -> list[list[bool]]:
     """Return, for each step of each episode, whether the policy's most probable reply has the logged action.
 
+    Actions are equal if they are equal as the policy's text format writes and reads them.
     The policy reads the logged thoughts and actions before a step. Reading of an episode ends where the
     policy's longest sequence is full; the steps behind it have no value.
     """
@@ -46,8 +47,8 @@ def _read_batch(policy: Policy, episodes: Sequence[Trajectory], seed: int) -> li
         session.rewind(ends)
         for row, reply in replies.items():
             step = episodes[row].steps[number]
-            results[row].append(text.parse(reply.tokens)[1] == step.action)
             logged = text.reply(step.thought, step.action)
+            results[row].append(text.parse(reply.tokens)[1] == (text.parse(logged)[1] or step.action))
             prompts[row] = logged + text.observation(step.next_state) + text.ask(episodes[row].task)
         number += 1
         prompts = {row: prompt for row, prompt in prompts.items() if number < len(episodes[row].steps)}

@@ -98,8 +98,10 @@ def test_the_other_defaults_need_no_knowledge_of_the_world():
         PLAIN.embody(episode(("look", "Won."), task=replace(TASK, parent="other")))
     reflection = PLAIN.reflect(history, [("open box 2", "empty")], "look around")
     assert reflection == "open box 2 would give: empty. look around"
-    assert PLAIN.well_formed("go 门") and not any(
-        PLAIN.well_formed(action) for action in ("", "?", " \t", "a\nb")
+    assert (
+        PLAIN.well_formed("go 门")
+        and PLAIN.well_formed("cd /tmp\nls")
+        and not any(PLAIN.well_formed(action) for action in ("", "?", " \t"))
     )
 
 

@@ -18,6 +18,7 @@ TINY_BACKBONE = [
     "pretrain.phases=[{copy_tokens: 2000, compare_tokens: 2000, edit_tokens: 0, tokens: 20000}]",
 ]
 FITTED = ("fidelity.tasks", "fidelity.policy_tasks", "cloning.demonstrations")
+"""Options of a small job that the test leaves to the data."""
 
 
 def block(language, word):
@@ -26,50 +27,49 @@ def block(language, word):
     return next(text for text in blocks if word in text)
 
 
-@pytest.fixture
-def clone(tmp_path):
-    return make_clone(tmp_path / "clone")
-
-
-def follow(clone, *overrides):
-    """Type the guide's commands with a tiny backbone and a small job; return what `retrain` printed."""
-
-    def type_command(verb, *words, codes=(0,)):
-        code, text, _ = run(clone, "--config", "my_world.yaml", *words, *overrides, verb=(verb,), small=False)
-        assert code in codes, text
-        return text
-
-    checked = type_command("check-environment")
-    assert "The adapter keeps the whole contract." in checked and "cannot be played:" not in checked
-    type_command("collect")
-    backbone = make_checkpoint(clone / "model", "llama", template=CHATML, max_position_embeddings=4096)
-    planned = type_command("retrain", "--dry-run", f"backbone.path={backbone}")
-    type_command("pretrain", *TINY_BACKBONE)
-    small = [word for word in (*SMALL, *ANYHOW) if not word.startswith(FITTED)]
-    text = type_command("retrain", *TINY_BACKBONE, *small, codes=(0, PROMOTION_REFUSED))
-    fitted = [line for line in text.splitlines() if line.startswith("Set from the recorded data")]
-    assert fitted == [line for line in planned.splitlines() if line.startswith("Set from the recorded data")]
-    return "\n".join(fitted)
-
-
-def test_the_shop_of_the_guide_is_trained_in(clone):
+@pytest.fixture(scope="module", params=["gymnasium", "openenv"])
+def guided(request, tmp_path_factory):
+    """A clone whose user has typed the guide's first two commands, and the overrides of the further ones."""
+    clone = make_clone(tmp_path_factory.mktemp(request.param) / "clone")
     (clone / "my_shop.py").write_text(block("python", "class Shop"))
-    config = block("yaml", "name: gymnasium")
-    assert len(config.splitlines()) <= 10
-    (clone / "my_world.yaml").write_text(config)
-    fitted = follow(clone)
-    assert "cloning.behaviours=['random']" in fitted and "rl.dream.demonstration_weight=0.0" in fitted
-    used = json.loads((clone / "runs" / "latest" / "config.json").read_text())
-    assert used["cloning"]["behaviours"] == ["random"]
-    metrics = json.loads((clone / "runs" / "latest" / "metrics.json").read_text())
-    assert metrics["evaluate/refined/success_rate"]["n"] == 6
-
-
-def test_an_openenv_server_with_few_tasks_is_trained_in(clone):
-    config = block("yaml", "name: openenv")
+    config = block("yaml", f"name: {request.param}")
     assert len(config.splitlines()) <= 10
     (clone / "my_world.yaml").write_text(config)
     with counting_server() as url:
-        fitted = follow(clone, f"environment.openenv.url={url}")
-    assert "fidelity.tasks=8" in fitted and "fidelity.policy_tasks=40" in fitted
-    assert "cloning.behaviours=['random']" in fitted
+        overrides = [f"environment.openenv.url={url}"] * (request.param == "openenv")
+        code, text = type_command((clone, overrides), "check-environment")
+        assert code == 0 and "cannot be played:" not in text, text
+        code, text = type_command((clone, overrides), "collect")
+        assert code == 0, text
+        yield clone, overrides
+
+
+def type_command(guided, verb, *words):
+    clone, overrides = guided
+    return run(clone, "--config", "my_world.yaml", *words, *overrides, verb=(verb,), small=False)[:2]
+
+
+def fitted_values(text):
+    return [line for line in text.splitlines() if line.startswith("Set from the recorded data")]
+
+
+def test_a_chat_model_of_the_users_is_accepted(guided):
+    model = make_checkpoint(guided[0] / "model", "llama", template=CHATML, max_position_embeddings=4096)
+    code, text = type_command(guided, "retrain", "--dry-run", f"backbone.path={model}")
+    assert code == 0, text
+    fitted = "\n".join(fitted_values(text))
+    assert "cloning.behaviours=['random']" in fitted and "rl.dream.demonstration_weight=0.0" in fitted
+    few = "fidelity.tasks=8" in fitted and "fidelity.policy_tasks=40" in fitted
+    assert few == bool(guided[1]), "the server has few tasks"
+
+
+@pytest.mark.timeout(1200)
+def test_a_small_backbone_is_made_and_the_main_job_ends(guided):
+    code, text = type_command(guided, "pretrain", *TINY_BACKBONE)
+    assert code == 0, text
+    small = [word for word in (*SMALL, *ANYHOW) if not word.startswith(FITTED)]
+    code, text = type_command(guided, "retrain", *TINY_BACKBONE, *small, "fidelity.max_batches=1")
+    assert code in (0, PROMOTION_REFUSED) and fitted_values(text), text
+    latest = guided[0] / "runs" / "latest"
+    assert json.loads((latest / "config.json").read_text())["cloning"]["behaviours"] == ["random"]
+    assert json.loads((latest / "metrics.json").read_text())["evaluate/refined/success_rate"]["n"] == 6

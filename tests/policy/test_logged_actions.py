@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import VOCABULARY, make_model, with_thoughts
+from builders import VOCABULARY, make_episode, make_model, make_task, with_thoughts
+from foreign import CHATML, make_checkpoint
 
 from components.config import CloningConfig
+from components.language.backbone import load_backbone
 from components.policy.behaviour_cloning import clone
 from components.policy.logged_actions import same_actions
 from components.policy.policy import Policy
@@ -34,6 +36,15 @@ def test_a_clone_takes_the_memorised_actions_and_no_others(cloned, lesson):
     assert changed[:2] == [True, False] and len(changed) == len(steps), (
         "it reads the logged action and goes on"
     )
+
+
+def test_a_chat_model_takes_logged_actions_of_several_lines(tmp_path):
+    code = "for n in range(2):\n    print(n,  n)"
+    base = make_checkpoint(tmp_path / "chat", "llama", template=CHATML, max_position_embeddings=1024)
+    policy = Policy(*load_backbone(base, system="A shell."), max_new_tokens=60)
+    episode = make_episode(make_task(), (code, "0 0\n1 1"), ("exit  0 ", "bye"))
+    clone(policy, [episode], CloningConfig(epochs=150, learning_rate=5e-3), seed=0)
+    assert same_actions(policy, [episode]) == [[True, True]]
 
 
 def test_a_batch_equals_single_episodes(cloned, lesson):

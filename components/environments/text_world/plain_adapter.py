@@ -38,8 +38,8 @@ class PlainAdapter(Adapter):
     )
 
     def well_formed(self, action: str) -> bool:
-        """Return True if `action` is one line of text that has a letter or digit."""
-        return "\n" not in action and has_word(action)
+        """Return True if `action` has a letter or digit. Code and tool calls may have several lines."""
+        return has_word(action)
 
     def refused(self, next_state: str) -> bool:
         """Return True if the state contains one of `refusals`."""

@@ -8,8 +8,11 @@
     user       Observation: At desk 1: mug 1.
     assistant  ...
 
-The last line of a reply names the action; everything before it is the thought, a block of thinking included.
-Observations of several lines are indented from their second line on.
+The action is everything behind the last `Action:` that begins a line, so code and tool calls of several lines
+are one action. Everything before it is the thought, a block of thinking included. A line of an action that
+looks like a line of the form (`Task:`, `Observation:`, `Thought:`, `Action:`) gets a space in front; one
+without it behind the action is a turn that the model made up, and the reply has no action. Observations of
+several lines are indented from their second line on.
 
 Differs from the paper: its agent prompt (verl-agent's template) also lists the admissible actions. A dream
 has no such list, so a policy that is trained here never sees one. A model at an endpoint may
@@ -18,6 +21,7 @@ has no such list, so a policy that is trained here never sees one. A model at an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from components.language.vocabulary.chat_vocabulary import ChatVocabulary
@@ -29,6 +33,7 @@ INSTRUCTIONS = (
 )
 _ACTION = "Action: "
 _THOUGHT = "Thought: "
+_LINE_OF_FORM = re.compile(r"(?P<spaces> *)(?:Task|Observation|Thought|Action):")
 
 
 def system_text(description: str, actions: str = "") -> str:
@@ -95,18 +100,26 @@ class ChatAgent:
 
 
 def reply_text(thought: str, action: str) -> str:
-    """The reply with a thought and an action, each on a line of its own."""
+    """The reply with a thought in one line, and an action with its own lines, without blanks at its ends."""
     lines = [_THOUGHT + " ".join(thought.split())] if thought else []
-    return "\n".join([*lines, _ACTION + " ".join(action.split())])
+    first, *further = action.strip().split("\n")
+    further = [f" {line}" if _LINE_OF_FORM.match(line) else line for line in further]
+    return "\n".join([*lines, _ACTION + first, *further])
 
 
 def parse_reply(text: str) -> tuple[str, str]:
     """(thought, action) of a reply; see `AgentFormat.parse`."""
-    before, _, last = text.strip().rpartition("\n")
-    action = last.removeprefix(_ACTION).strip()
-    if not last.startswith(_ACTION) or not action:
+    lines = text.strip().split("\n")
+    starts = [place for place, line in enumerate(lines) if f"{line} ".startswith(_ACTION)]
+    if not starts:
         return text.strip(), ""
-    return before.strip().removeprefix(_THOUGHT).strip(), action
+    first, *further = lines[starts[-1] :]
+    forms = [_LINE_OF_FORM.match(line) for line in further]
+    further = [line[1:] if form else line for line, form in zip(further, forms, strict=True)]
+    action = "\n".join([first.removeprefix(_ACTION.strip()), *further]).strip()
+    if not action or any(form and not form["spaces"] for form in forms):
+        return text.strip(), ""
+    return "\n".join(lines[: starts[-1]]).strip().removeprefix(_THOUGHT).strip(), action
 
 
 def first_message(instruction: str, state: str, admissible: Sequence[str] = ()) -> str:

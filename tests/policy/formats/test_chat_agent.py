@@ -16,7 +16,7 @@ from components.language.training.examples import collate
 from components.language.training.token_scores import token_logprobs
 from components.language.vocabulary.load_vocabulary import load_vocabulary
 from components.policy.behaviour_cloning import clone
-from components.policy.formats.chat_agent import ChatAgent, system_text
+from components.policy.formats.chat_agent import ChatAgent, parse_reply, reply_text, system_text
 from components.policy.formats.demonstrations import render_demonstration
 from components.policy.policy import Policy
 from components.policy.rollout import play
@@ -33,6 +33,15 @@ ANY = st.one_of(
     st.sampled_from(HOSTILE),
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30),
 ).filter(lambda text: text.split())
+
+LONG_ACTIONS = [
+    'def total(prices):\n    """Add up."""\n\n    return sum(prices)  # all',
+    'write_file({"text": "a  b"})',
+    'search\nAction Input: {"query": "cups"}',
+    "cat <<'END' > log\nAction: open  \n  Thought: why\nEND",
+    "ls\r\npwd",
+]
+"""Actions of logs that span several lines, or in which blanks count."""
 
 EPISODE = make_episode(make_task(), ("go to desk 1", "At desk 1: mug 1."), ("take mug 1", "Took mug 1."))
 
@@ -57,8 +66,18 @@ def agent(vocabulary):
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(st.just(""), ANY), ANY)
 def test_any_thought_and_action_survive_encoding_and_parsing(agent, thought, action):
-    thought, action = " ".join(thought.split()), " ".join(action.split())
-    assert agent.parse(agent.reply(thought, action)) == (thought, action)
+    assert agent.parse(agent.reply(thought, action)) == (" ".join(thought.split()), action.strip())
+
+
+@pytest.mark.parametrize("action", LONG_ACTIONS)
+@pytest.mark.parametrize("thought", ["", "Action: think\nabout it"])
+def test_an_action_of_several_lines_is_the_one_that_was_recorded(agent, thought, action):
+    assert agent.parse(agent.reply(thought, action)) == (" ".join(thought.split()), action)
+    assert parse_reply(reply_text(thought, action))[1] == action, "of a model at an endpoint"
+
+
+def test_a_reply_of_one_line_is_written_as_it_always_was():
+    assert reply_text("find  a\nmug", " go to desk 1\n") == "Thought: find a mug\nAction: go to desk 1"
 
 
 @pytest.mark.parametrize(
@@ -69,12 +88,16 @@ def test_any_thought_and_action_survive_encoding_and_parsing(agent, thought, act
         ("<think>\nlong\nthinking\n</think>\nAction: look", "<think>\nlong\nthinking\n</think>", "look"),
         ("Sure! I will go to the desk.", "Sure! I will go to the desk.", ""),
         ("Action:", "Action:", ""),
-        ("Action: go\nand then the fridge", "Action: go\nand then the fridge", ""),
+        ("Action: go\nand then the fridge", "", "go\nand then the fridge"),
+        ("I list it.\nAction:\n```sh\nls\n```", "I list it.", "```sh\nls\n```"),
+        ("Action: open\nThought: no\nAction: look", "Action: open\nThought: no", "look"),
+        ("Action: go\nObservation: Won.", "Action: go\nObservation: Won.", ""),
+        ("Action: go\nThought: done", "Action: go\nThought: done", ""),
         ("Thought: go to desk 1", "Thought: go to desk 1", ""),
         ("", "", ""),
     ],
 )
-def test_the_last_line_of_a_reply_names_the_action(agent, vocabulary, text, thought, action):
+def test_the_text_behind_the_last_action_line_is_the_action(agent, vocabulary, text, thought, action):
     assert agent.parse(vocabulary.reply(text)) == (thought, action)
     assert agent.parse(vocabulary.encode(text)) == (thought, action), "a reply that ended at the limit"
 
