@@ -19,9 +19,10 @@ REAL_BUDGET_DIVISOR = 10
 not.
 """
 RFT_BATCH_FACTOR = {"dream": 4, "baseline": 2}
-"""RL stage -> factor of RFT's iterations: so many times as large, and so many times fewer.
+"""RL stage -> factor of RFT's iterations: at most so many times as large, and so many times fewer.
 
-RFT trains on all successes from the start in each iteration.
+RFT trains on all successes from the start in each iteration. A factor that does not divide the iterations is
+lowered until it does, so that RFT has as many rollouts as the others.
 """
 
 LOGGED_LEARNING_RATE = 5e-5
@@ -178,9 +179,10 @@ def with_algorithm(stage: str, settings: Mapping[str, Any], algorithm: str) -> d
     if algorithm == "ppo":
         changed |= {"tasks": settings["tasks"] * settings["num_generations"], "num_generations": 1}
     if algorithm == "rft":
-        factor = RFT_BATCH_FACTOR.get(stage, 1)
+        factors = range(RFT_BATCH_FACTOR.get(stage, 1), 0, -1)
+        factor = next(one for one in factors if settings["iterations"] % one == 0)
         changed["tasks"] = settings["tasks"] * factor
-        changed["iterations"] = -(-settings["iterations"] // factor)
+        changed["iterations"] = settings["iterations"] // factor
         if "check_every" in settings:  # the same share of rollouts is checked
             changed["check_every"] = -(-settings["check_every"] // factor)
     return changed

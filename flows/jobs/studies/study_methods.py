@@ -170,6 +170,10 @@ METHODS: dict[str, Method] = {
     "dream-plain-grpo": Method(
         "GRPO as in its paper, in the dream", dream="grpo", options=PLAIN, base="plain-grpo-real"
     ),
+    "dream-episode-credit": _in_dream(
+        "the dream, advantages of whole episodes alone: without GiGPO's steps",
+        options={"step_weight": 0.0},
+    ),
     "dream-salt": _in_dream("the dream with SALT's advantages of steps", options={"step_credit": "salt"}),
     "dream-istar": _in_dream("the dream with iStar's rewards of steps", options={"step_credit": "istar"}),
     "dream-family-normalised": _in_dream(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import subprocess
@@ -37,10 +38,16 @@ def versioned(place):
     shutil.copytree(ROOT / ".dvc", place / ".dvc", ignore=shutil.ignore_patterns("cache", "tmp"))
 
 
+@functools.cache
+def shipped(file, *overrides):
+    """A shipped config; a config cannot be changed, so that all tests may share it."""
+    return load_config(ROOT / "configs" / file, overrides)
+
+
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("file", LIVE_CONFIGS)
 def test_every_method_has_a_valid_config(name, file):
-    config = method_config(load_config(ROOT / "configs" / file), name, 7, FAMILIES)
+    config = method_config(shipped(file), name, 7, FAMILIES)
     method = METHODS[name]
     assert method_config(config, name, 7, FAMILIES) == config, (
         "a cell that is gone on with has its config from the run"
@@ -80,9 +87,7 @@ PLAIN_DREAMS = {
     "file", sorted({path.name for path in (ROOT / "configs").glob("*.yaml")} - PLAIN_DREAMS)
 )
 def test_every_ablation_has_a_valid_config(name, file):
-    before = load_config(
-        ROOT / "configs" / file, ["experience_model.near_miss_weight=3", "experience_model.hindsight=1"]
-    )
+    before = shipped(file, "experience_model.near_miss_weight=3", "experience_model.hindsight=1")
     changed = apply_variant(before, VARIANTS[name], 7)
     assert changed.seed == 7 and (name == FULL) == (
         changed.model_copy(update={"seed": before.seed}) == before
@@ -122,6 +127,18 @@ def test_without_knowledge_every_hand_written_part_is_off():
     assert not (settings.reasoning or settings.premise or settings.coherent or settings.grounded)
 
 
+@pytest.mark.parametrize("stage", ["dream", "baseline"])
+@pytest.mark.parametrize("iterations", [1, 6, 7, 8, 16, 25])
+def test_rft_has_as_many_rollouts_as_the_others(stage, iterations):
+    config = load_config(None, [f"rl.{stage}.iterations={iterations}", "rl.dream.check_every=0"])
+    grpo, rft = (
+        getattr(method_config(config, name, 0, FAMILIES).rl, stage)
+        for name in (("dream-grpo", "dream-rft") if stage == "dream" else ("grpo-real", "rft-real"))
+    )
+    assert rft.iterations * rft.tasks == grpo.iterations * grpo.tasks
+    assert rft.num_generations == grpo.num_generations
+
+
 def test_rft_has_few_large_iterations():
     config = method_config(
         load_config(None, ["rl.dream.algorithm.optimizer_steps=3"]), "s2r-rft", 0, FAMILIES
@@ -151,7 +168,7 @@ def test_a_tenth_without_room_for_an_iteration_is_refused():
 
 def test_a_training_of_fewer_iterations_is_looked_at_as_often():
     settings = method_config(load_config(None, ["rl.dream.iterations=10"]), "dream-rft", 0, FAMILIES).rl.dream
-    assert (settings.iterations, settings.check_every) == (3, 1)
+    assert (settings.iterations, settings.check_every) == (5, 2)
     assert (
         method_config(
             load_config(None, ["rl.dream.check_every=5"]), "s2r-rft", 0, FAMILIES
