@@ -25,8 +25,12 @@ RFT trains on all successes from the start in each iteration. A factor that does
 lowered until it does, so that RFT has as many rollouts as the others.
 """
 
-LOGGED_LEARNING_RATE = 5e-5
-"""A tenth of RL's: the log-probability of a whole episode is a sum over hundreds of tokens."""
+PREFERENCE_LEARNING_RATE = 5e-5
+"""DPO's on the logs and in the dream, a tenth of RL's: the log-probability of a whole episode is a sum over
+hundreds of tokens.
+"""
+REFLECTING_TOKENS = 192
+"""`rl.max_new_tokens` of a policy cloned with reflections: its replies have up to 183 tokens in ALFWorld."""
 
 
 def chosen_methods(config: Config, names: str) -> list[str]:
@@ -105,7 +109,12 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
         rl["dream"]["end_early"] = False
     if method.logged:
         rl["baseline"] = with_algorithm("baseline", rl["baseline"], method.logged)
-        rl["baseline"]["learning_rate"] = LOGGED_LEARNING_RATE
+        rl["baseline"]["learning_rate"] = PREFERENCE_LEARNING_RATE
+    if method.dream == "dpo":
+        rl["dream"] = _with_iterations_of_one_step(rl["dream"]) | {"learning_rate": PREFERENCE_LEARNING_RATE}
+    if values["cloning"]["early_experience"] == "self_reflection":
+        for stage in ("dream", "real", "baseline"):
+            rl[stage]["max_new_tokens"] = max(rl[stage]["max_new_tokens"], REFLECTING_TOKENS)
     only_stage = rl["dream" if method.dream else "baseline"]
     only_stage |= method.settings
     only_stage["algorithm"] |= method.options
@@ -121,6 +130,22 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
     if method.transfer:
         values["data"]["families"] = _first_half(name, families)
     return values
+
+
+def _with_iterations_of_one_step(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with one optimiser step an iteration, and the same rollouts and steps in all.
+
+    `sync_every` then counts steps, as in the paper. The number of tasks is rounded down.
+    """
+    steps = settings["algorithm"]["optimizer_steps"]
+    iterations = settings["iterations"] * steps
+    return {
+        **settings,
+        "iterations": iterations,
+        "tasks": max(1, settings["tasks"] // steps),
+        "check_every": min(settings["check_every"] * steps, iterations),
+        "algorithm": {**settings["algorithm"], "optimizer_steps": 1},
+    }
 
 
 def _divide_among_rounds(rl: dict[str, Any], rounds: int) -> None:

@@ -38,7 +38,7 @@ class Method:
         dream: algorithm of RL in the dream; empty: none.
         real: algorithm of RL in the real environment; empty: none.
         logged: algorithm that learns from recorded episodes, with the settings of `rl.baseline` and
-            `LOGGED_LEARNING_RATE`; empty: none.
+            `PREFERENCE_LEARNING_RATE`; empty: none.
         changes: section of the config -> options that differ.
         transfer: train on the first half of the task families only.
         rounds: of dream and reality; each has an equal part of the real interactions and of the iterations in
@@ -174,8 +174,12 @@ METHODS: dict[str, Method] = {
         "the dream, advantages of whole episodes alone: without GiGPO's steps",
         options={"step_weight": 0.0},
     ),
-    "dream-salt": _in_dream("the dream with SALT's advantages of steps", options={"step_credit": "salt"}),
-    "dream-istar": _in_dream("the dream with iStar's rewards of steps", options={"step_credit": "istar"}),
+    **{
+        f"dream-{name}": _in_dream(
+            f"the dream with {what} of steps", base="dream-episode-credit", options={"step_credit": name}
+        )
+        for name, what in (("salt", "SALT's advantages"), ("istar", "iStar's rewards"))
+    },
     "dream-family-normalised": _in_dream(
         "the dream, advantages normalised within each family of tasks (AgentRL)",
         options={"normalise_families": True},
@@ -195,8 +199,7 @@ METHODS: dict[str, Method] = {
         options={"reward": "hero_learnt", "scale_rewards": False},
     ),
     "dream-unscaled": _in_dream(
-        "the dream, advantages not divided by their deviation: what HERO is compared with",
-        options={"scale_rewards": False},
+        "the dream, advantages not divided by their deviation", options={"scale_rewards": False}
     ),
     "dream-unanswered": _in_dream(
         "the dream, episodes without an answer are failures", settings={"unanswered": "failure"}
@@ -220,8 +223,8 @@ METHODS: dict[str, Method] = {
             base=DREAM,
         )
         for every, sync in (
-            (1, "updated in each iteration: online"),
-            (5, "updated in each fifth iteration: semi-online"),
+            (1, "updated at each step: online"),
+            *((steps, f"updated at each {steps}th step: semi-online") for steps in (5, 10)),
             (0, "never updated: offline"),
         )
     },
