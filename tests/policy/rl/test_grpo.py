@@ -150,6 +150,28 @@ def test_credit_is_normalised_within_each_family_of_tasks():
     assert third == [[pytest.approx(2 / deviation)], [pytest.approx(-4 / deviation)]]
 
 
+def test_groups_without_variance_get_no_credit_from_their_family():
+    """By hand: a success has 5 replies and a failure 20, so +1 and -1 have a mean of -0.6, deviation 0.8.
+
+    With the tokens of all three groups in the mean, each lost and each won episode would get +0.469.
+    """
+    won, lost = (True, *["hall"] * 4, "end"), (False, *["hall"] * 19, "lost")
+    mixed = [of_family("a", *episode) for episode in (won, won, lost, lost)]
+    groups = [mixed, [of_family("a", *lost) for _ in range(2)], [of_family("a", *won) for _ in range(2)]]
+    options = GRPOConfig(
+        normalise_families=True, step_weight=0.0, idle_penalty=0.0, negative_advantage_weight=1.0
+    )
+    samples = GRPO(options, Rewards()).training_samples(groups, None)
+    assert [one for sample in samples for one in sample.rollouts] == mixed
+    assert all(sample.has_signal for sample in samples)
+    advantages = [values for sample in samples for values in advantages_of([sample])]
+    assert advantages == [
+        pytest.approx([value] * len(row), abs=1e-5)
+        for value, row in zip((2.0, 2.0, -0.5, -0.5), advantages, strict=True)
+    ]
+    assert normalise_families(groups[1:], [[[0.0] * 20] * 2, [[0.0] * 5] * 2])[0] == [[0.0] * 20] * 2
+
+
 def test_penalties_are_subtracted_after_families_are_normalised():
     """A family of lost episodes has nothing to compare: one idle reply must not make the others look good."""
     lost = [of_family("a", False, "hall", "lost") for _ in range(2)]

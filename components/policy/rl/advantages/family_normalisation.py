@@ -1,6 +1,6 @@
 """Advantages normalised within each family of tasks (AgentRL, arXiv 2510.04206).
 
-    A' = (A - mean A) / std A          over all tokens of the episodes of one family
+    A' = (A - mean A) / std A          over all tokens of one family's groups with a learning signal
 
     dreamgym retrain rl.algorithm.normalise_families=true
 
@@ -10,8 +10,12 @@ The paper normalises within each environment of a training in several. So does t
 (`environment.name=mixed`), whose families are the worlds; in a single world a family of its tasks takes that
 place, and generated tasks are one more.
 
-Deviation from the paper: A is the credit of a reply before our penalty of idle replies and the weight of
-negative advantages, so that neither is scaled up in a family with little variance.
+Deviations from the paper:
+1. A is the credit of a reply before our penalty of idle replies and the weight of negative advantages, so
+   that neither is scaled up in a family with little variance.
+2. A group whose replies all have an advantage of zero is neither counted nor changed. The paper's formula has
+   all tokens of a task. Failures are longer than successes, so its mean is negative, and episodes of groups
+   without variance would get positive credit.
 """
 
 from __future__ import annotations
@@ -29,22 +33,27 @@ Credit = Sequence[Sequence[float]]
 def normalise_families(groups: Sequence[Sequence[Rollout]], credit: Sequence[Credit]) -> list[Credit]:
     """Return the credit of each group's replies, normalised within each task family.
 
-    A reply counts as often as it has tokens. A family whose tokens all have one advantage keeps it: without a
-    deviation there is nothing to compare.
+    A reply counts as often as it has tokens. Groups of zeros are returned as they are, and so is a family
+    whose counted tokens all have one advantage: without a deviation there is nothing to compare.
     """
     counted: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for group, rows in zip(groups, credit, strict=True):
-        for rollout, row in zip(group, rows, strict=True):
-            counted[_family(group)] += zip(row, rollout.reply_lengths, strict=True)
+        if _has_signal(rows):
+            for rollout, row in zip(group, rows, strict=True):
+                counted[_family(group)] += zip(row, rollout.reply_lengths, strict=True)
     scales = {family: _mean_and_deviation(values) for family, values in counted.items()}
     normalised: list[Credit] = []
     for group, rows in zip(groups, credit, strict=True):
-        mean, deviation = scales[_family(group)]
-        is_alike = deviation <= EPSILON
+        mean, deviation = scales.get(_family(group), (0.0, 0.0))
+        is_unchanged = deviation <= EPSILON or not _has_signal(rows)
         normalised.append(
-            rows if is_alike else [[(value - mean) / deviation for value in row] for row in rows]
+            rows if is_unchanged else [[(value - mean) / deviation for value in row] for row in rows]
         )
     return normalised
+
+
+def _has_signal(rows: Credit) -> bool:
+    return any(map(any, rows))
 
 
 def _mean_and_deviation(values: Sequence[tuple[float, int]]) -> tuple[float, float]:
