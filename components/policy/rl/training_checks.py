@@ -58,8 +58,9 @@ def check_learning_signal(iterations_without_signal: int) -> None:
     """
     if iterations_without_signal >= MAX_ITERATIONS_WITHOUT_SIGNAL:
         raise TrainingError(
-            f"All advantages were zero for {iterations_without_signal} consecutive iterations: there is "
-            "nothing to learn.",
+            f"There was nothing to learn for {iterations_without_signal} consecutive iterations: no task had "
+            "both a success and a failure (meta_rewarding: episodes that it judged differently), so all "
+            "advantages were zero, or there was no pair to compare.",
             "Expected tasks that the policy sometimes solves and sometimes does not.",
             "Raise the stage's temperature or num_generations, or clone more (cloning.demonstrations).",
         )

@@ -56,11 +56,13 @@ def test_broken_episodes_are_no_collapse_and_stop_the_loop_if_all_break():
         make_loop(down, iterations=1).run()
 
 
-def test_too_many_iterations_without_signal_stop_the_loop():
-    loop = make_loop(Rewarding(never), iterations=MAX_ITERATIONS_WITHOUT_SIGNAL + 5)
+@pytest.mark.parametrize("algorithm", ["grpo", "dpo", "rft"])
+def test_too_many_iterations_without_signal_stop_the_loop(algorithm):
+    loop = make_loop(Rewarding(never), algorithm=algorithm, iterations=MAX_ITERATIONS_WITHOUT_SIGNAL + 5)
     with pytest.raises(
         TrainingError,
-        match=f"All advantages were zero for {MAX_ITERATIONS_WITHOUT_SIGNAL} consecutive.*temperature",
+        match=f"nothing to learn for {MAX_ITERATIONS_WITHOUT_SIGNAL} consecutive iterations: no task had "
+        "both a success and a failure.*no pair to compare.*temperature",
     ):
         loop.run()
     assert loop.state.iteration == MAX_ITERATIONS_WITHOUT_SIGNAL - 1
