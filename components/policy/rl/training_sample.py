@@ -14,7 +14,8 @@ class TrainingSample:
     Args:
         rollouts: one, or two that are compared with each other.
         targets: name -> n values, in the order of the tokens, one rollout after the other.
-        has_signal: False if all advantages come from the idle penalty, because all returns are equal.
+        has_signal: False if all advantages come from the idle penalty, because all returns are equal and no
+            model (iStar's) tells replies apart.
     """
 
     rollouts: tuple[Rollout, ...]

@@ -12,9 +12,10 @@ Deviations (plain GRPO: step_weight=0 negative_advantage_weight=1 idle_penalty=0
    episode's advantage, plus `step_weight` times GiGPO's advantage of its step (`step_credit/gigpo.py`). The
    latter separates decisive steps from the others. With `step_credit: salt` it has SALT's advantage instead,
    with `istar` iStar's is added.
-2. Groups whose returns are all equal have no such advantages. They are counted (`zero_variance_groups`) and
-   left out. There are two exceptions: point 6, and successes of different lengths if `step_weight` is set.
-   GiGPO prefers the shorter of two successes.
+2. Groups whose returns are all equal have no such advantages, nor has a group of one, where the others were
+   left out. They are counted (`zero_variance_groups`) and left out. There are three exceptions: point 6,
+   `istar` once its model has seen a pair, and successes of different lengths if `step_weight` is set. GiGPO
+   prefers the shorter of two successes.
 3. `loss_aggregation: token` averages over the tokens of all kept episodes together, as DAPO does, so long
    episodes have more weight. `episode` is the mean of the episodes' means, as in the paper. A failed episode
    runs to the step limit and a success ends early. So with `token` most of the gradient comes from failures.
@@ -67,6 +68,7 @@ class GRPO(PolicyGradient):
         self._implicit: ImplicitRewards | None = None
         self.needs_whole_model |= self.options.step_credit == "istar"
         self._groups: Sequence[list[Rollout]] = ()
+        self._report: dict[str, float] = {}
 
     def start(self, policy: Policy, config: RLConfig) -> None:
         """Copy the initial policy for the divergence (`beta`) and for iStar's rewards."""
@@ -78,17 +80,24 @@ class GRPO(PolicyGradient):
         """Return a sample for each rollout that has, or with iStar may get, a non-zero advantage."""
         self._groups = [group for group in groups if group]
         credit: list[Credit] = [self._weighted_credit(group) for group in self._groups]
-        has_signal = [any(map(any, rows)) for rows in credit]
+        differs = [any(map(any, rows)) for rows in credit]
         if self.options.normalise_families:
             credit = normalise_families(self._groups, credit)
         keeps_all = self._implicit is not None and self._implicit.tells_replies_apart(self._groups)
+        self._report = self._implicit.pair_figures(self._groups) if self._implicit else {}
         samples = []
-        for group, rows, signal in zip(self._groups, credit, has_signal, strict=True):
+        for group, rows, signal in zip(self._groups, credit, differs, strict=True):
             for rollout, row in zip(group, rows, strict=True):
                 advantages = per_token(rollout, self._with_penalties(row, rollout))
-                if any(advantages) or (keeps_all and advantages):
-                    samples.append(TrainingSample((rollout,), {"advantage": advantages}, signal))
+                gets_rewards = keeps_all and bool(advantages)
+                if any(advantages) or gets_rewards:
+                    has_signal = signal or gets_rewards
+                    samples.append(TrainingSample((rollout,), {"advantage": advantages}, has_signal))
         return samples
+
+    def report(self) -> dict[str, float]:
+        """Return, with iStar, the figures of its model before it learns (`ImplicitRewards.pair_figures`)."""
+        return dict(self._report)
 
     def _weighted_credit(self, group: list[Rollout]) -> list[list[float]]:
         returns, group_weight = self.rewards.returns(group)

@@ -10,12 +10,15 @@ success and a failure of this iteration, with the policy that played (old) as re
 
 Deviations from the paper:
 1. Mean and deviation of r are those of all replies that the update trains on.
-2. Before it scores, phi takes the optimiser steps of one pass over the pairs, at a constant rate: RATE times
-   the policy's first one, because the log-ratio of an episode is a sum over hundreds of tokens.
+2. phi learns at a constant RATE = 0.1 times the policy's first rate; the paper's phi at twice the policy's
+   (1e-6 and 5e-7). Our policy is small and learns at 5e-4, a thousand times the paper's rate, and the
+   log-ratio of an episode is a sum over hundreds of tokens. RATE is a choice: it was not tuned. phi takes the
+   optimiser steps of one pass over the pairs before it scores.
 3. Pairs are those of `preference_pairs`: each episode is in one pair at most. Log-probabilities are those at
    the sampling temperature, and phi sees what the policy saw.
 4. Without a pair in an iteration phi stays as it is. Where all r are equal to rounding, as before the first
-   pair, nothing is added. From the first pair on, episodes of groups without variance are trained on, too.
+   pair, nothing is added. From the first pair on, episodes of groups without variance are trained on, too,
+   and count as a learning signal.
 5. The penalty of idle replies is part of A_episode, and negative A_t are multiplied by
    `negative_advantage_weight`, as in `grpo.py`.
 6. Where the sampler's log-probabilities are corrected (bf16, staleness), r has the corrected ones as old, and
@@ -25,6 +28,7 @@ Deviations from the paper:
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -43,11 +47,13 @@ ALPHA = 1.0
 BETA = 0.05
 """The paper's values."""
 RATE = 0.1
-"""Learning rate of phi, in that of the policy."""
+"""Learning rate of phi, in that of the policy; 2 in the paper (deviation 2)."""
 BETAS = (0.9, 0.95)
 """Of phi's optimiser, as of the policy's (`learner.py`)."""
 LEAST_DEVIATION = 1e-4
 """Deviations of r below it are rounding errors of log-probabilities, and no preferences."""
+FIGURES = ("implicit_accuracy", "implicit_loss")
+"""Names of what `ImplicitRewards.pair_figures` returns."""
 
 
 class ImplicitRewards:
@@ -86,6 +92,24 @@ class ImplicitRewards:
                 self._optimizer.step()
                 self._optimizer.zero_grad(set_to_none=True)
 
+    def pair_figures(self, groups: Sequence[list[Rollout]]) -> dict[str, float]:
+        """Return how well phi tells the pairs of `groups` apart, on which it has not been trained yet.
+
+        `implicit_accuracy`: share of pairs whose success has the higher sum of r; 1/2 for a tie.
+        `implicit_loss`: mean of their losses, in nats; log 2 where phi is the policy that played. Both are
+        NaN without a pair.
+        """
+        pairs = [pair for group in groups for pair in preference_pairs(group)]
+        if not pairs:
+            return dict.fromkeys(FIGURES, math.nan)
+        rewards = self.reply_rewards([one for pair in pairs for one in pair])
+        sums = torch.tensor([sum(row) for row in rewards])
+        margins = sums[0::2] - sums[1::2]
+        is_tie = margins.abs() < LEAST_DEVIATION
+        preferred = torch.where(is_tie, 0.5, (margins > 0).float())
+        losses = preference_loss(sums[0::2], sums[1::2], beta=1.0)  # r has BETA already
+        return dict(zip(FIGURES, (float(preferred.mean()), float(losses.mean())), strict=True))
+
     def _add_gradient(self, pairs: Sequence[tuple[Rollout, Rollout]], total: int) -> None:
         rollouts = [one for pair in pairs for one in pair]
         scores = score_tokens(self._model, rollouts, temperature=self._config.temperature)
@@ -95,7 +119,7 @@ class ImplicitRewards:
         (preference_loss(ratios[0::2], ratios[1::2], beta=BETA).sum() / total).backward()
 
     def reply_rewards(self, rollouts: Sequence[Rollout]) -> list[list[float]]:
-        """Return r of each reply of each rollout."""
+        """Return r of each reply of each rollout: BETA times the sum of its tokens' log phi - log old."""
         rewards: list[list[float]] = [[]] * len(rollouts)
         for row, scores in score_without_gradients(
             self._model,
