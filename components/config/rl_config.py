@@ -33,7 +33,9 @@ class RLConfig(Section):
     """Settings of one RL stage. The paper gives no hyperparameters: all values are our choice."""
 
     schedule: ClassVar[Literal["linear", "constant"]] = "linear"
-    """The learning rate over the iterations: falling to zero, or constant."""
+    """The learning rate over the training: falling to zero with its iterations or its budget, whichever is
+    nearer its end; or constant.
+    """
 
     algorithm: AlgorithmConfig = Field(
         default_factory=GRPOConfig,

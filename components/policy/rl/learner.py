@@ -94,11 +94,15 @@ class Learner:
         """Return the weights of the policy that are trained, whole, by name."""
         return {name: weight for name, weight in self.policy.model.named_parameters() if weight.requires_grad}
 
-    def learning_rate(self, iteration: int) -> float:
-        """Return the learning rate of an iteration: constant, or linear to zero over all iterations."""
+    def learning_rate(self, progress: float) -> float:
+        """Return the learning rate of an iteration: constant, or linear to zero over the training.
+
+        Args:
+            progress: share of the training that was over before it, in [0, 1].
+        """
         if self.config.schedule == "constant":
             return self.config.learning_rate
-        return self.config.learning_rate * (1 - iteration / self.config.iterations)
+        return self.config.learning_rate * (1 - progress)
 
     def learn(
         self,

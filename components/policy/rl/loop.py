@@ -14,7 +14,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from components.policy.policy_snapshots import Snapshots
 from components.policy.rl.algorithms.algorithm import Algorithm
 from components.policy.rl.algorithms.choose import learner_class
 from components.policy.rl.loop_checkpoints import learner_state, read_loop_checkpoint
+from components.policy.rl.loop_state import LoopState
 from components.policy.rl.observations import observation_examples
 from components.policy.rl.players.player import Player
 from components.policy.rl.players.rollouts_ahead import Played, RolloutSource, begun_during
@@ -47,25 +47,6 @@ UPDATE_FIGURES = ("loss", "logprob_gap", "policy_entropy", "gradient_norm")
 """Figures of an update; NaN in an iteration without one, so that each curve has a value per iteration."""
 STALENESS = "staleness"
 """Figure with `staleness`: updates between the policy that played and the one that is trained."""
-
-
-@dataclass
-class LoopState:
-    """Progress of a loop.
-
-    Args:
-        iteration: number of finished iterations.
-        interactions: steps in the world so far.
-        iterations_without_signal: number of latest consecutive iterations without a learning signal.
-        tokens: number of tokens generated so far.
-        series: figure -> one value per iteration.
-    """
-
-    iteration: int = 0
-    interactions: int = 0
-    iterations_without_signal: int = 0
-    tokens: int = 0
-    series: dict[str, list[float]] = field(default_factory=dict)
 
 
 class Loop:
@@ -132,6 +113,7 @@ class Loop:
         self._trains_on_unanswered = dream.unanswered == "failure"
         self._source = RolloutSource(player, tasks, config, max_steps=max_steps, seed=seed, stamp=stamp)
         self._resumed: dict[str, Any] = {}
+        self._budget: int | None = None
 
     def run(
         self,
@@ -157,24 +139,24 @@ class Loop:
                 learning signal for many iterations, or the policy collapsed.
             EnvironmentFailure: infrastructure ended all episodes of an iteration.
         """
+        self._budget = budget
         self._resume()
         try:
             self._begin_again(on_played_again)
-            return self._run(budget, on_rollouts, on_iteration)
+            return self._run(on_rollouts, on_iteration)
         finally:
             self._source.close()
             self.learner.end()
 
     def _run(
         self,
-        budget: int | None,
         on_rollouts: Callable[[int, list[Rollout]], dict[str, float] | None] | None,
         on_iteration: Callable[[int, dict[str, float]], None] | None,
     ) -> LoopState:
         earlier_tokens = self.state.tokens - self._count_tokens()
         rows = self.config.tasks * self.config.num_generations
         while self.state.iteration < self.config.iterations:
-            if budget is not None and self.state.interactions + rows * self.max_steps > budget:
+            if self._budget is not None and self.state.interactions + rows * self.max_steps > self._budget:
                 break
             figures = self._iterate(on_rollouts)
             for name, value in figures.items():
@@ -204,6 +186,7 @@ class Loop:
         rollouts = played.rollouts
         if played.policy is not self.policy:
             self.policy.tokens += played.tokens
+        rate = self.learner.learning_rate(self.state.progress(self.config.iterations, self._budget))
         self.state.interactions += played.interactions
         further_figures = (on_rollouts(self.state.iteration, rollouts) if on_rollouts else None) or {}
         groups = self._training_groups(rollouts)
@@ -216,7 +199,7 @@ class Loop:
         if self._staleness:
             figures[STALENESS] = float(played.staleness)
             self._play_ahead()
-        figures |= self._update(samples, groups, number, played)
+        figures |= self._update(samples, groups, number, rate, played)
         return figures | {"seconds": time.monotonic() - started}
 
     def _play_ahead(self) -> None:
@@ -247,7 +230,12 @@ class Loop:
             check_learning_signal(self.state.iterations_without_signal)
 
     def _update(
-        self, samples: list[TrainingSample], groups: list[list[Rollout]], seed: int, played: Played
+        self,
+        samples: list[TrainingSample],
+        groups: list[list[Rollout]],
+        seed: int,
+        rate: float,
+        played: Played,
     ) -> dict[str, float]:
         """Take the learner's steps on the samples of `played` and return their figures."""
         observed = observation_examples(self.policy.text, groups) if self.config.observation_weight else []
@@ -259,7 +247,6 @@ class Loop:
             return dict.fromkeys(
                 (*UPDATE_FIGURES, *speed, *self.algorithm.figures, *auxiliary, *ratios), math.nan
             )
-        rate = self.learner.learning_rate(self.state.iteration)
         on_policy = played.policy is self.policy and self.learner.is_on_policy
         ratio_figures = dict.fromkeys(RATIO_FIGURES if self._corrects_sampler else (), math.nan)
         tokens = sum(sample.total_length for sample in samples)

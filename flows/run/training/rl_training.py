@@ -21,7 +21,8 @@ from components.policy.formats.demonstrations import render_demonstration
 from components.policy.policy import Policy
 from components.policy.policy_snapshots import Snapshots
 from components.policy.rl.algorithms.choose import make_algorithm
-from components.policy.rl.loop import Loop, LoopState
+from components.policy.rl.loop import Loop
+from components.policy.rl.loop_state import LoopState
 from components.policy.rl.players.player import Player
 from components.policy.rl.rewards.outcome_rewards import Progress
 from components.policy.rl.rewards.reward_model import RewardModel

@@ -10,7 +10,7 @@ from builders import make_episode, make_task
 from components.config import load_config
 from components.environments import make_adapter
 from components.language.training.examples import Example
-from components.policy.rl.loop import LoopState
+from components.policy.rl.loop_state import LoopState
 from components.policy.rollout import Rollout
 from flows.run.training.rl_training import finish_training, impossible_actions
 

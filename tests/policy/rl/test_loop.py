@@ -108,6 +108,28 @@ def test_short_episodes_leave_budget_for_further_iterations():
     assert state.iteration == 3 and world.interactions == 24 <= 40
 
 
+@pytest.mark.parametrize(
+    ("budget", "rates"),
+    [
+        (None, [1, 0.75, 0.5, 0.25]),
+        (48, [1, 0.5]),  # 24 steps an iteration: the second begins with half of the budget used
+        (400, [1, 0.75, 0.5, 0.25]),
+    ],
+)
+def test_the_rate_falls_with_the_iterations_or_with_the_budget(budget, rates, monkeypatch):
+    loop = make_loop(Rewarding(even_rows, length=3), iterations=4, schedule="linear")
+    seen = []
+    learn = loop.learner.learn
+
+    def record(samples, seed, rate, **more):
+        seen.append(rate / loop.config.learning_rate)
+        return learn(samples, seed, rate, **more)
+
+    monkeypatch.setattr(loop.learner, "learn", record)
+    loop.run(budget=budget)
+    assert seen == pytest.approx(rates)
+
+
 def test_the_result_depends_on_the_seed_alone():
     runs = [make_loop(Rewarding(even_rows), iterations=2, seed=seed) for seed in (1, 1, 2)]
     for loop in runs:

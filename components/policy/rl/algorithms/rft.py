@@ -122,7 +122,7 @@ class RestartingLearner(Learner):
     def _copied(weight: torch.Tensor) -> torch.Tensor:
         return weight.detach().to("cpu" if is_requested() else weight.device, copy=True)
 
-    def learning_rate(self, iteration: int) -> float:
+    def learning_rate(self, progress: float) -> float:
         """Return the peak of an iteration's schedule, which is constant."""
         return self.config.learning_rate
 
