@@ -1,7 +1,8 @@
-"""Preferences: which rollouts are compared with each other, and the loss of such a pair."""
+"""Preferences: which rollouts are compared, the loss of such a pair, and how well scores tell pairs apart."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -38,3 +39,16 @@ def preference_samples(
         TrainingSample(pair, {"reference": logprobs[2 * i] + logprobs[2 * i + 1]})
         for i, pair in enumerate(pairs)
     ]
+
+
+def area_under_curve(scored: Sequence[tuple[float, bool]]) -> float:
+    """Return the share of (success, failure) pairs whose success scores higher; a tie counts one half.
+
+    NaN without such a pair.
+    """
+    wins = [score for score, won in scored if won]
+    losses = [score for score, won in scored if not won]
+    if not wins or not losses:
+        return math.nan
+    better = sum((win > loss) + 0.5 * (win == loss) for win in wins for loss in losses)
+    return better / (len(wins) * len(losses))

@@ -85,15 +85,27 @@ def build_loop(
 
 
 def _progress(run: Run, policy: Policy, settings: RLConfig, train: Path) -> Progress | None:
-    """Return the score by which HERO ranks episodes: the adapter's, or a model's that the logs trained."""
+    """Return the score by which HERO ranks episodes: the adapter's, or a model's that the logs trained.
+
+    The curve `reward_model/auc` has one point: how well the model tells held-out logged episodes apart.
+
+    Raises:
+        DataError: all logged episodes have the same outcome.
+    """
     options = settings.algorithm
     if not isinstance(options, PolicyGradientConfig) or options.reward != "hero_learnt":
         return make_adapter(run.config.environment).progress
     model = RewardModel(policy)
     with training(run.config):
-        losses = model.learn(cloned_behaviours(run, train), run.round_seed)
-    ends = losses[0], losses[-1], len(losses)
-    get_run_logger().info("Reward model: loss %.3f in the first step, %.3f in the last of %d.", *ends)
+        record = model.learn_from_logs(cloned_behaviours(run, train), run.round_seed)
+    losses = record.losses
+    get_run_logger().info(
+        "Reward model: loss %.3f in the first step, %.3f in the last of %d; AUC %.3f on %d held-out "
+        "episodes.",
+        *(losses[0], losses[-1], len(losses), record.auc, record.held_out),
+    )
+    if not math.isnan(record.auc):
+        run.log_curves(0, {"reward_model/auc": record.auc})
     return model.score
 
 

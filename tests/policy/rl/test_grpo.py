@@ -19,7 +19,7 @@ from components.policy.rl.advantages.step_credit.gigpo import step_advantages
 from components.policy.rl.advantages.step_credit.salt import merged_advantages
 from components.policy.rl.algorithms.grpo import GRPO, per_token
 from components.policy.rl.algorithms.policy_gradient import clipped_loss, kl_estimate, mean_weights
-from components.policy.rl.rewards.outcome_rewards import Rewards
+from components.policy.rl.rewards.outcome_rewards import HybridRewards, Rewards
 from components.policy.rollout import Rollout
 
 
@@ -125,6 +125,16 @@ def test_salt_takes_the_place_of_other_step_advantages():
     for option in ({"step_weight": 1.0}, {"discount": 0.5}):
         with pytest.raises(ValidationError, match="no effect with step_credit: salt"):
             GRPOConfig(step_credit="salt", **option)
+
+
+@pytest.mark.parametrize("credit", [{"step_credit": "salt"}, {"step_credit": "gigpo"}])
+@pytest.mark.parametrize("rewards", [Rewards(), HybridRewards(lambda episode: 0.3)])
+def test_a_group_of_one_is_left_out(credit, rewards):
+    """The others of its group were left out. It has nothing to be compared with."""
+    alone = make_rollout(True, make_task().initial_state, "hall", "end")
+    algorithm = GRPO(GRPOConfig(idle_penalty=0.0, scale_rewards=False, **credit), rewards)
+    assert algorithm.training_samples([[alone], []], None) == []
+    assert merged_advantages([alone], [0.0]) == [[0.0, 0.0]]
 
 
 def of_family(family, won, *states):

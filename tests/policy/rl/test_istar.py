@@ -164,6 +164,16 @@ def test_episodes_of_one_outcome_are_trained_on_once_replies_can_be_told_apart()
     assert len(loop.algorithm.training_samples([won], loop.policy)) == 2, "what was learnt stays"
 
 
+def test_a_group_of_one_has_no_pair_and_is_trained_on_once_phi_has_seen_one():
+    """The others of its group were left out, such as those that the dream did not answer."""
+    loop, group = played(idle_penalty=0.0)
+    assert loop.algorithm.training_samples([group[:1], []], loop.policy) == []
+    assert math.isnan(loop.algorithm.report()["implicit_accuracy"])
+    loop.algorithm.prepare_update(loop.algorithm.training_samples([group], loop.policy))
+    (sample,) = loop.algorithm.prepare_update(loop.algorithm.training_samples([group[:1]], loop.policy))
+    assert sample.has_signal and all(map(math.isfinite, sample.targets["advantage"]))
+
+
 def test_with_adapters_only_they_are_trained():
     loop, group = played(lora=LORA)
     implicit = ImplicitRewards(loop.policy, loop.config, 2)

@@ -17,8 +17,8 @@ from components.policy.rl.algorithms.meta_rewarding import (
     MetaRewarding,
     _as_rollout,
     acting_pair,
-    area_under_curve,
 )
+from components.policy.rl.preferences import area_under_curve
 from components.policy.rl.rewards.self_judge import (
     JudgedEpisode,
     Judgement,

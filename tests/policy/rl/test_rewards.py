@@ -51,3 +51,10 @@ def test_the_weight_rises_with_the_scores_deviation_relative_to_its_running_mean
 
 def test_outcome_rewards_ignore_the_scores():
     assert Rewards().returns([rollout(True, 0.1), rollout(False, 0.9)]) == ([1.0, 0.0], 1.0)
+
+
+def test_a_group_of_one_has_the_middle_of_its_band_and_a_weight():
+    """The others of its group were left out, such as those that the dream did not answer."""
+    for won, middle in ((True, 1.0), (False, 0.0)):
+        returns, weight = HybridRewards(score).returns([rollout(won, 0.3)])
+        assert returns == [middle] and weight == pytest.approx(0.4 + 2.6 / 2)

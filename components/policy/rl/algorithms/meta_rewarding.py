@@ -23,7 +23,6 @@ Deviations from the paper:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -35,7 +34,7 @@ from components.language.engines.engine_protocol import Generation
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
 from components.policy.rl.algorithms.dpo import PreferenceLoss
-from components.policy.rl.preferences import preference_samples
+from components.policy.rl.preferences import area_under_curve, preference_samples
 from components.policy.rl.reference import Reference
 from components.policy.rl.rewards.self_judge import (
     JudgedEpisode,
@@ -208,16 +207,3 @@ def _judge_figures(judged: Sequence[JudgedEpisode]) -> dict[str, float]:
     scored = [(one.score, one.rollout.reward > 0.5) for one in judged if one.score is not None]
     share = len(scored) / len(judged) if judged else 0.0
     return {"judged_share": share, "judge_auc": area_under_curve(scored)}
-
-
-def area_under_curve(scored: Sequence[tuple[float, bool]]) -> float:
-    """Return the share of (success, failure) pairs whose success scores higher; a tie counts one half.
-
-    NaN without such a pair.
-    """
-    wins = [score for score, won in scored if won]
-    losses = [score for score, won in scored if not won]
-    if not wins or not losses:
-        return math.nan
-    better = sum((win > loss) + 0.5 * (win == loss) for win in wins for loss in losses)
-    return better / (len(wins) * len(losses))

@@ -8,17 +8,23 @@ of the progress that an adapter counts.
 
     dreamgym retrain rl.algorithm.reward=hero_learnt rl.algorithm.scale_rewards=false
 
-Deviation from the paper: its reward model is trained on preferences of people and is far larger.
+Deviation from the paper: its reward model is trained on preferences of people and is far larger. Ours learns
+from the outcomes of the logs alone, and from no measure of progress: that a failure scores higher than
+another only says that its states are more like those of successes. `LogTraining.auc` says whether it tells
+logged successes from failures of tasks that it was not trained on.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from components.errors import DataError
 from components.language.torch_seeds import torch_seed
 from components.language.training.examples import Example, Segment, collate
 from components.language.training.token_scores import token_logprobs
@@ -26,12 +32,31 @@ from components.policy.formats.agent_format import AgentFormat
 from components.policy.formats.demonstrations import without_loss
 from components.policy.policy import Policy
 from components.policy.rl.log_probabilities import pack_by_length
+from components.policy.rl.preferences import area_under_curve
 from components.records import Trajectory
 
 LEARNING_RATE = 3e-4
 EPOCHS = 2
 STEP_TOKENS = 4096
 """Tokens of an optimiser step."""
+HELD_OUT_TASKS = 5
+"""The episodes of one in so many tasks are not trained on, but scored for `LogTraining.auc`."""
+
+
+@dataclass(frozen=True)
+class LogTraining:
+    """What a training on logs was, and how good the model is.
+
+    Attributes:
+        losses: of each optimiser step, in nats a state.
+        auc: share of the held-out (success, failure) pairs whose success scores higher; a tie counts one
+            half. NaN without such a pair.
+        held_out: number of episodes that were not trained on.
+    """
+
+    losses: list[float]
+    auc: float
+    held_out: int
 
 
 class RewardModel:
@@ -42,6 +67,26 @@ class RewardModel:
         self.head = torch.nn.Linear(policy.model.config.hidden_size, 1).to(policy.model.device)
         torch.nn.init.zeros_(self.head.weight)
         torch.nn.init.zeros_(self.head.bias)
+
+    def learn_from_logs(self, episodes: Sequence[Trajectory], seed: int) -> LogTraining:
+        """Train on recorded episodes, without those of some tasks, and score these.
+
+        Raises:
+            DataError: all episodes have the same outcome.
+        """
+        outcomes = {one.success for one in episodes}
+        if len(outcomes) < 2:
+            kind = "succeeded" if True in outcomes else "failed"
+            raise DataError(
+                f"All {len(episodes)} logged episodes that reward: hero_learnt would learn from {kind}.",
+                "Expected successes and failures among the episodes of cloning.behaviours.",
+                "Set cloning.behaviours to behaviours that have both, or rl.algorithm.reward=hero, whose "
+                "score is the adapter's progress.",
+            )
+        trained, held_out = split_by_task(episodes, seed)
+        losses = self.learn(trained, seed)
+        auc = area_under_curve([(self.score(one), one.success) for one in held_out])
+        return LogTraining(losses, auc, len(held_out))
 
     def learn(self, episodes: Sequence[Trajectory], seed: int) -> list[float]:
         """Train on recorded episodes and return the loss of each optimiser step, in nats a state."""
@@ -89,6 +134,19 @@ class RewardModel:
         """Return the estimated probability that the episode succeeds, after its last state."""
         with torch.no_grad():
             return float(torch.sigmoid(self._logits([_judged(self._policy.text, episode)])[-1]))
+
+
+def split_by_task(episodes: Sequence[Trajectory], seed: int) -> tuple[list[Trajectory], list[Trajectory]]:
+    """Return the episodes to train on, and those of one in HELD_OUT_TASKS tasks.
+
+    None is held out if the others would all have one outcome.
+    """
+    names = sorted({one.task.id for one in episodes})
+    held_out_names = set(random.Random(f"reward-model/{seed}").sample(names, len(names) // HELD_OUT_TASKS))
+    trained = [one for one in episodes if one.task.id not in held_out_names]
+    if len({one.success for one in trained}) < 2:
+        return list(episodes), []
+    return trained, [one for one in episodes if one.task.id in held_out_names]
 
 
 def _judged(text: AgentFormat, episode: Trajectory) -> Example:
