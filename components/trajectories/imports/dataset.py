@@ -56,6 +56,7 @@ class Imported:
         skipped: what was left out.
         outcomes: number of episodes by outcome: `success`, `failure`, `unknown`.
         systems: system texts with the number of their episodes.
+        worlds: environments that the log names, with the number of their episodes.
         without_thoughts: number of steps without a thought.
     """
 
@@ -64,6 +65,7 @@ class Imported:
     skipped: list[Skipped] = field(default_factory=list)
     outcomes: Counter[str] = field(default_factory=Counter)
     systems: Counter[str] = field(default_factory=Counter)
+    worlds: Counter[str] = field(default_factory=Counter)
     without_thoughts: int = 0
 
     @property
@@ -128,6 +130,7 @@ def build(
         outcome = "unknown" if episode.success is None else "success" if episode.success else "failure"
         imported.outcomes[outcome] += 1
         imported.systems[episode.system] += 1
+        imported.worlds.update([episode.world] if episode.world else [])
         imported.without_thoughts += sum(not step.thought for step in built[-1][1])
     _divide(built, held_out, imported)
     return imported

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,8 @@ from components.trajectories.imports.outcomes import OutcomeRule
 from components.trajectories.imports.step_lines import episode_of_steps, step_episodes
 
 LogFormat = Literal["openai", "otel", "datasets", "steps"]
+ENVIRONMENTS = ("env_id", "environment", "env_name", "env")
+"""Fields with the name of a record's environment."""
 Entries = Iterator[tuple[str, Any] | Skipped]
 
 
@@ -35,9 +38,22 @@ def logged_episodes(
             continue
         place, record = entry
         try:
-            yield read_episode(record, place, rule, mask)
+            yield replace(read_episode(record, place, rule, mask), world=_world(record))
         except Unusable as problem:
             yield Skipped(problem.reason, place, problem.found)
+
+
+def _world(record: Any) -> str:
+    """Return the environment that a record, its metadata, its first step or the `info` of it names, or ""."""
+    sections = [record]
+    if isinstance(record, Mapping):
+        steps = record.get("steps")
+        first = steps[0] if isinstance(steps, list) and steps else None
+        sections += [record.get("metadata"), first, first.get("info") if isinstance(first, Mapping) else None]
+    names = (
+        section.get(field) for section in sections if isinstance(section, Mapping) for field in ENVIRONMENTS
+    )
+    return next((name for name in names if isinstance(name, str) and name), "")
 
 
 def _entries(paths: Sequence[Path], form: LogFormat) -> Entries:

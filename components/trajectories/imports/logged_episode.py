@@ -31,6 +31,7 @@ class LoggedEpisode:
         steps: in order; at least one.
         success: the outcome; None if the log does not tell it.
         is_over: the log says that the world ended the episode, so it is no beginning of a longer one.
+        world: name of the environment; empty if the log names none.
     """
 
     id: str
@@ -41,6 +42,7 @@ class LoggedEpisode:
     steps: tuple[LoggedStep, ...]
     success: bool | None
     is_over: bool = False
+    world: str = ""
 
 
 @dataclass(frozen=True)

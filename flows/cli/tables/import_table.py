@@ -54,6 +54,7 @@ def print_imported(page: Output, data: ImportedData, *, is_last: bool = True) ->
         masked=data.masked,
         without_thoughts=imported.without_thoughts,
         system=imported.systems.most_common(1)[0][0],
+        worlds=dict(imported.worlds),
         dvc_hash=data.version.hash,
     )
 
@@ -104,5 +105,12 @@ def _print_doubts(page: Output, imported: Imported) -> None:
         page.text(
             f"{len(others):,} other system messages: {others[0][0][:60]!r} in {others[0][1]:,} episodes. If "
             "they are of other worlds, import each world by itself.",
+            style="yellow",
+        )
+    if len(imported.worlds) > 1:
+        most = ", ".join(f"{name!r} in {count:,} episodes" for name, count in imported.worlds.most_common(3))
+        page.text(
+            f"{len(imported.worlds):,} environments are named: {most}. A dream is of one world: import each "
+            "by itself, for example what jq -c 'select(.env_id == \"NAME\")' leaves of the log.",
             style="yellow",
         )

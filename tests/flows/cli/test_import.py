@@ -102,25 +102,26 @@ def test_the_recorded_world_says_what_it_has_not():
             attempt()
 
 
-def conversation(number, system, *, state="Box 1: a coin."):
+def conversation(number, system, *, state="Box 1: a coin.", **fields):
     first = f"{system} Room {number}."
     messages = [{"role": "system", "content": system}, {"role": "user", "content": first}]
     messages += [{"role": "assistant", "content": "open box 1"}, {"role": "user", "content": state}]
     record = {"id": f"{system} {number}", "task": f"find coin {number}", "success": number % 2 == 0}
-    return json.dumps(record | {"messages": messages}) + "\n"
+    return json.dumps(record | {"messages": messages} | fields) + "\n"
 
 
 def test_a_huge_observation_is_a_named_skip_and_two_worlds_in_a_log_are_pointed_at(repository, tmp_path):
     log = tmp_path / "mixed.jsonl"
     with log.open("w") as lines:
-        lines.writelines(conversation(number, "A house of boxes.") for number in range(40))
-        lines.writelines(conversation(number, "A web shop.") for number in range(10))
+        lines.writelines(conversation(number, "A house of boxes.", env_id="house") for number in range(40))
+        lines.writelines(conversation(number, "A web shop.", env_id="shop") for number in range(10))
         lines.write(conversation(99, "A house of boxes.", state="x" * 10_000_000))
     done = run(repository, "import", str(log))
     assert done.returncode == 0, done.stderr
     said = " ".join((done.stdout + done.stderr).split())
     assert "40 of 50 episodes have the same system message" in said and "A house of boxes." in said
     assert "1 other system messages: 'A web shop.' in 10 episodes" in said
+    assert "2 environments are named: 'house' in 40 episodes, 'shop' in 10 episodes" in said
     (skipped,) = [json.loads(line) for line in (repository / ".dreamgym/import/skipped.jsonl").open()]
     assert skipped["reason"] == "a text that is too long" and skipped["place"].endswith(":51")
 

@@ -128,6 +128,19 @@ def test_two_runs_that_number_their_episodes_alike_stay_apart_by_their_files(tmp
     assert [entry.steps for entry in entries] == [STEPS, STEPS]
 
 
+@pytest.mark.parametrize("field", ["env_id", "environment", "env"])
+def test_the_environment_of_an_episode_is_kept(tmp_path, field):
+    lines = [line | {field: f"world of {line['episode_id']}"} for line in as_step_lines()]
+    episodes, _ = read(write_lines(tmp_path / "log.jsonl", lines), "steps")
+    assert [one.world for one in episodes] == ["world of a", "world of b"]
+    more = [LoggedEpisode(str(n), f"l:{n}", "", f"t{n}", "B", STEPS, True) for n in range(3)]
+    imported = build([*episodes, *more], "recorded", held_out=0.1, longest_text=4000)
+    assert imported.worlds == {"world of a": 1, "world of b": 1}
+    records = [record | {"metadata": {field: "x"}} for record in message_records()]
+    episodes, _ = read(write_lines(tmp_path / "log.jsonl", records), "openai")
+    assert {one.world for one in episodes} == {"x"}
+
+
 def test_numbers_of_steps_may_be_text_and_the_id_of_a_row_is_no_episode(tmp_path):
     lines = [
         {**line, "step": str(line["step"]), "episode": line["episode_id"], "id": f"row-{number}"}
