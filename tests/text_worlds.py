@@ -43,6 +43,15 @@ class Dying(Counting):
         return super().step(action)
 
 
+class Hanging(Counting):
+    """A counter that does not answer the action "wait"."""
+
+    def step(self, action):
+        if action == "wait":
+            time.sleep(600)
+        return super().step(action)
+
+
 class SlowCounting(Counting):
     """A counter whose steps take 50 ms, as those of a world that waits for something else."""
 

@@ -16,12 +16,14 @@ from dataclasses import replace
 from numbers import Real
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from components.environments.answer_limit import AnswerLimit
 from components.environments.budget import spend
 from components.environments.protocol import Step
 from components.errors import EnvironmentFailure
 from components.records import Task, is_text
 
 T = TypeVar("T")
+NO_LIMIT = AnswerLimit()
 _LONGEST_SHOWN = 200
 """Characters of a value that a message shows."""
 
@@ -88,6 +90,7 @@ class RowsEnvironment:
         *,
         parallel: int = 1,
         most_rows: int | None = None,
+        limit: AnswerLimit = NO_LIMIT,
     ) -> None:
         """Make an environment without rows.
 
@@ -97,15 +100,18 @@ class RowsEnvironment:
             parallel: rows that are asked at the same time, by threads: for worlds that wait for something
                 else.
             most_rows: the largest number of worlds at the same time; None: any number.
+            limit: of the time of one answer; a world that is late has failed. Without effect with `parallel`.
         """
         self.interactions = 0
         self.budget = budget
         self.most_rows = most_rows
         self.admissible: list[Sequence[str]] = []
         self._make = make
+        self._limit = limit
         self._pool = ThreadPoolExecutor(parallel) if parallel > 1 else None
         self._worlds: list[World | None] = []
         self._states: list[str] = []
+        self._task_ids: list[str] = []
         self._broken: dict[int, str] = {}
 
     def reset(self, tasks: Sequence[Task]) -> list[str]:
@@ -121,6 +127,7 @@ class RowsEnvironment:
             self._discard(row)
         self._worlds = [*self._worlds, *[None] * len(tasks)][: len(tasks)]
         self._states = [task.initial_state for task in tasks]
+        self._task_ids = [task.id for task in tasks]
         self.admissible = [()] * len(tasks)
         self._broken = {}
         reasons = self._each(lambda row: self._begin(row, tasks[row]), range(len(tasks)))
@@ -137,6 +144,7 @@ class RowsEnvironment:
         """
         _refuse_generated(task)
         self._states[row] = task.initial_state
+        self._task_ids[row] = task.id
         self.admissible[row] = ()
         self._broken.pop(row, None)
         reason = self._begin(row, task)
@@ -180,8 +188,9 @@ class RowsEnvironment:
 
     def _start(self, row: int, task: Task) -> str:
         try:
-            world = self._worlds[row] = self._worlds[row] or self._make()
-            state = world.begin(task)
+            with self._limit.within(f"The start of {task.id}"):
+                world = self._worlds[row] = self._worlds[row] or self._make()
+                state = world.begin(task)
             if state != task.initial_state:
                 raise EnvironmentFailure(
                     f"{task.id} began with {_shortened(state)}, recorded was "
@@ -199,7 +208,8 @@ class RowsEnvironment:
         try:
             if row in self._broken or world is None:
                 raise EnvironmentFailure(self._broken.get(row, "This episode has failed before."))
-            step = _require_valid(world.act(action))
+            with self._limit.within(f"{action!r:.100} in {self._task_ids[row]}"):
+                step = _require_valid(world.act(action))
             self._states[row] = step.state
             self.admissible[row] = tuple(world.admissible)
             return Step(step.state, step.reward, step.done, {"admissible": self.admissible[row], **step.info})
@@ -212,7 +222,7 @@ class RowsEnvironment:
         world = self._worlds[row]
         self._worlds[row] = None
         if world is not None:
-            with suppress(Exception):
+            with suppress(Exception), self._limit.within("The end of an episode"):
                 world.close()
 
 

@@ -1,7 +1,8 @@
 """Sets what a config leaves open from the recorded data of a world of the user's: counts, whom to imitate.
 
 The defaults suit the worlds of the repository, which have hundreds of tasks and an expert. A value that the
-config's file or an override sets is not changed: where it does not fit, `data_checks.py` refuses it. The run's `config.json` has the values that were set.
+config's file or an override sets is not changed: where it does not fit, `data_checks.py` refuses it. The
+run's `config.json` has the values that were set.
 """
 
 from __future__ import annotations

@@ -37,6 +37,8 @@ WITHOUT_EFFECT: dict[str, Any] = {
     "workers": True,
     "description": True,
     "openenv": {"token_variable", "timeout_seconds", "sessions"},
+    "gymnasium": {"timeout_seconds"},
+    "own": {"timeout_seconds"},
     "browser": {"executable", "page_seconds"},
 }
 """Options of the section `environment` that change no task and no step, as pydantic's `exclude`."""

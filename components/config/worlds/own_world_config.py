@@ -14,6 +14,13 @@ from components.config.endpoint_config import plain_address, variable_name
 from components.config.reading.section import Section
 
 IMPORT_PATH = r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+ANSWER_TIMEOUT: Any = Field(
+    300.0,
+    ge=0,
+    description="Seconds that the world may take for one answer, a reset or a step; after it the episode has "
+    "failed, which is not counted against the agent. 0: no limit.",
+)
+"""Of worlds that play in this process: `components/environments/answer_limit.py` says what it interrupts."""
 
 
 class TextWorldConfig(Section):
@@ -50,6 +57,7 @@ class GymnasiumConfig(Section):
         pattern=IMPORT_PATH,
         description="module:function that returns the environment, called without arguments.",
     )
+    timeout_seconds: float = ANSWER_TIMEOUT
 
 
 class OpenEnvConfig(Section):
@@ -140,3 +148,4 @@ class OwnConfig(Section):
         pattern=IMPORT_PATH,
         description="module:Class of the adapter, called with the section `environment`.",
     )
+    timeout_seconds: float = ANSWER_TIMEOUT

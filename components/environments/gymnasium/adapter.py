@@ -5,7 +5,8 @@
 A task is a seed of `reset`: even ones are for training, odd ones are held out. The instruction is
 `info["instruction"]` of `reset`, else `environment.text.instruction`. Possible actions are
 `info["admissible"]`, if the world gives them. The package gymnasium itself is not needed. Each row is a world
-of its own in this process: one that crashes the process or never answers takes the run with it.
+of its own in this process: one that crashes the process takes the run with it. One that does not answer
+within `environment.gymnasium.timeout_seconds` has failed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import random
 from typing import Any, Protocol, runtime_checkable
 
 from components.config.worlds.environment_config import EnvironmentConfig
+from components.environments.answer_limit import AnswerLimit
 from components.environments.protocol import Behaviour, RealEnvironment, Step
 from components.environments.text_world.import_path import load_named
 from components.environments.text_world.plain_adapter import PlainAdapter, build_task
@@ -40,6 +42,7 @@ class GymnasiumAdapter(PlainAdapter):
         self.refusals = self.text.refusals
         self._factory = load_named(self.settings.factory, "environment.gymnasium.factory")
         self._solutions = read_demonstrations(self.text.demonstrations)
+        self._limit = AnswerLimit(self.settings.timeout_seconds, "environment.gymnasium.timeout_seconds")
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
         """Return `count` different seeds as tasks, each started once to read its first state.
@@ -54,7 +57,7 @@ class GymnasiumAdapter(PlainAdapter):
         seeds = draw_seeds(split, count, rng, self._solutions, f"{self.name}/")
         world = self._make_world()
         try:
-            return [world.describe(number, split) for number in seeds]
+            return [self._describe(world, number, split) for number in seeds]
         finally:
             world.close()
 
@@ -62,11 +65,15 @@ class GymnasiumAdapter(PlainAdapter):
         self, budget: int | None = None, *, workers: int | None = None, stock: bool = False
     ) -> RealEnvironment:
         """Open an environment with a world for each row, stepped one after the other."""
-        return RowsEnvironment(self._make_world, budget)
+        return RowsEnvironment(self._make_world, budget, limit=self._limit)
 
     def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
         """See `replayed_behaviours.make_behaviour`."""
         return make_behaviour(name, task, seed, self._solutions, self.text.actions)
+
+    def _describe(self, world: GymnasiumWorld, number: int, split: str) -> Task:
+        with self._limit.within(f"The world's reset(seed={number})"):
+            return world.describe(number, split)
 
     def _make_world(self) -> GymnasiumWorld:
         with users_call(f"The factory {self.settings.factory}"):
