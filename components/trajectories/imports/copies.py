@@ -8,6 +8,8 @@
 - A call with a sliding window holds the middle of its conversation. Of episodes with the same id, one that is
   part of another one is a copy. One that begins inside another one and goes on after it is left out: its
   first state is no task's. The outcome of the episode that it goes on from is unknown, since it is no end.
+  A window may keep the first message and so begin as its conversation does, but so does a second attempt at
+  the task. It counts as a window only in a log of calls, and if at most its last step is new.
 """
 
 from __future__ import annotations
@@ -31,9 +33,10 @@ def without_copies(episodes: Sequence[LoggedEpisode]) -> tuple[list[LoggedEpisod
     skipped: list[Skipped] = []
     kept = dict(enumerate(episodes))
     for numbers in _numbers_of_one_id(episodes):
-        group = _without_beginnings({number: kept.pop(number) for number in numbers}, skipped, one_id=True)
-        kept |= _without_windows(group, skipped)
-    kept = _without_beginnings(kept, skipped, one_id=False)
+        group = {number: kept.pop(number) for number in numbers}
+        group, are_calls = _without_beginnings(group, skipped, one_id=True)
+        kept |= _without_windows(group, skipped, are_calls)
+    kept, _ = _without_beginnings(kept, skipped, one_id=False)
     return [episode for _, episode in sorted(kept.items())], skipped
 
 
@@ -48,8 +51,14 @@ def _numbers_of_one_id(episodes: Sequence[LoggedEpisode]) -> Iterable[list[int]]
 
 def _without_beginnings(
     episodes: Mapping[int, LoggedEpisode], skipped: list[Skipped], *, one_id: bool
-) -> dict[int, LoggedEpisode]:
-    """Return the episodes that are not the beginning of another one. Args: one_id: all have the same id."""
+) -> tuple[dict[int, LoggedEpisode], bool]:
+    """Return the episodes that are not the beginning of another one, and whether they are logged calls.
+
+    In a log of calls, a beginning ends with an action that a longer call goes on from.
+
+    Args: one_id: all have the same id.
+    """
+    are_calls = False
     owners: dict[tuple[bytes, bool | None], int] = {}
     kept: dict[int, LoggedEpisode] = {}
     longest_first = sorted(episodes.items(), key=lambda entry: _length(entry[1]), reverse=True)
@@ -61,13 +70,14 @@ def _without_beginnings(
                 owners.setdefault((beginning, episode.success), number)
             kept[number] = episode
             continue
+        are_calls |= _ends_open(episode) and len(kept[owner].steps) > len(episode.steps)
         kept[owner] = _with_thoughts_of(kept[owner], episode)
         reason = SHORTER_COPY
         if one_id and _contradict(kept[owner], episode):
             kept[owner] = replace(kept[owner], success=None)
             reason = CONTRADICTION
         skipped.append(Skipped(reason, episode.place))
-    return kept
+    return kept, are_calls
 
 
 def _owner(
@@ -128,13 +138,18 @@ def _hashes_of_beginnings(episode: LoggedEpisode) -> list[bytes]:
     return [*hashes, digest.digest()]
 
 
+def _ends_open(episode: LoggedEpisode) -> bool:
+    """Whether the log ends with the agent's action, as that of a call does."""
+    return episode.steps[-1].observation is None
+
+
 def _without_windows(
-    episodes: Mapping[int, LoggedEpisode], skipped: list[Skipped]
+    episodes: Mapping[int, LoggedEpisode], skipped: list[Skipped], are_calls: bool
 ) -> dict[int, LoggedEpisode]:
     """Return the episodes of one id that do not begin inside another one of them."""
     if len(episodes) < 2:
         return dict(episodes)
-    origins = _origins(episodes)
+    origins = _origins(episodes, are_calls)
     kept = {number: episode for number, episode in episodes.items() if number not in origins}
     for number, (origin, start) in sorted(origins.items()):
         window = episodes[number]
@@ -148,12 +163,14 @@ def _without_windows(
     return kept
 
 
-def _origins(episodes: Mapping[int, LoggedEpisode]) -> dict[int, _Place]:
+def _origins(episodes: Mapping[int, LoggedEpisode], are_calls: bool) -> dict[int, _Place]:
     """Return, for each window, the episode and the step that it begins at.
+
+    Args: are_calls: they are logged calls, so windows may begin with the first message.
 
     The last ones come first, so that of two episodes that could each go on from the other the first stays.
     """
-    places = _places_by_opening(episodes)
+    places = _places_by_opening(episodes, are_calls)
     origins: dict[int, _Place] = {}
     for number in sorted(episodes, reverse=True):
         window = episodes[number]
@@ -171,13 +188,16 @@ def _origins(episodes: Mapping[int, LoggedEpisode]) -> dict[int, _Place]:
     return origins
 
 
-def _places_by_opening(episodes: Mapping[int, LoggedEpisode]) -> dict[tuple[str, ...], list[_Place]]:
+def _places_by_opening(
+    episodes: Mapping[int, LoggedEpisode], are_calls: bool
+) -> dict[tuple[str, ...], list[_Place]]:
     """Return the places inside the episodes by the openings that a window from there would have."""
     places: dict[tuple[str, ...], list[_Place]] = {}
     for number, episode in episodes.items():
         for start in range(1, len(episode.steps)):
             state = episode.steps[start - 1].observation or ""
-            for key in _openings(replace(episode, steps=episode.steps[start:]), state):
+            keys = _openings(replace(episode, steps=episode.steps[start:]), state)
+            for key in keys if are_calls else keys[:1]:
                 places.setdefault(key, []).append((number, start))
     return places
 
@@ -202,8 +222,8 @@ def _begins_inside(window: LoggedEpisode, other: LoggedEpisode, start: int) -> b
         return False
     if not all(map(_agree, window.steps, rest)):
         return False
-    if window.first_observation == other.first_observation:  # or it is a second attempt: one step is too few
-        return min(len(window.steps), len(rest)) > 1
+    if window.first_observation == other.first_observation:
+        return _ends_open(window) and min(len(window.steps), len(rest)) >= max(2, len(window.steps) - 1)
     state = other.steps[start - 1].observation
     return window.first_observation in (state, f"{other.first_observation}\n\n{state}")
 

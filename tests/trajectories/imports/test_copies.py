@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from components.trajectories.imports.copies import CONTRADICTION, MIDDLE, PART, SHORTER_COPY, without_copies
@@ -60,10 +62,10 @@ def test_a_part_of_the_whole_conversation_is_a_copy_that_gives_its_thoughts():
     assert [step.thought for step in kept[0].steps] == ["", "", "left?", "left?", "left?", ""]
 
 
-@pytest.mark.parametrize("first", [TURNS[0], f"{TURNS[0]}\n\n{TURNS[3]}"])
+@pytest.mark.parametrize("first", [TURNS[0], f"{TURNS[0]}\n\n{TURNS[2]}"])
 def test_windows_that_keep_the_first_message_are_windows(first):
-    kept, skipped = without_copies([call(0, 4), call(3, 6, first=first)])
-    assert places(kept) == ["a:0-4"] and reasons(skipped) == {"a:3-6": MIDDLE}
+    kept, skipped = without_copies([call(0, 1), call(0, 4), call(2, 5, first=first)])
+    assert places(kept) == ["a:0-4"] and reasons(skipped) == {"a:0-1": SHORTER_COPY, "a:2-5": MIDDLE}
 
 
 def test_windows_under_another_name_and_other_conversations_under_one_name_stay():
@@ -90,6 +92,19 @@ def test_of_two_episodes_that_could_each_follow_the_other_one_stays():
 
     kept, skipped = without_copies([ring("one", *"xyxy"), ring("two", *"yxyx")])
     assert places(kept) == ["one"] and reasons(skipped) == {"two": MIDDLE}
+
+
+def test_attempts_at_one_task_under_its_name_are_no_windows():
+    generator = random.Random(0)
+
+    def attempt(number):
+        walks = [(generator.randrange(3), generator.randrange(3)) for _ in range(generator.randrange(2, 9))]
+        steps = tuple(LoggedStep("", f"go {door}", f"room {room}") for door, room in walks)
+        last = LoggedStep("", "stop", None)
+        return LoggedEpisode("a", f"{number}", "", "t", "start", (*steps, last), number % 2 == 0)
+
+    kept, skipped = without_copies([attempt(number) for number in range(200)])
+    assert len(kept) > 150 and not {PART, MIDDLE} & set(reasons(skipped).values())
 
 
 def test_a_second_attempt_that_begins_alike_is_no_window():
