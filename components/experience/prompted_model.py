@@ -16,7 +16,9 @@ cached, so a resumed or repeated run asks only what is new. Deviations:
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +28,12 @@ from components.config import EndpointConfig, ExperienceModelConfig
 from components.experience.decoding.answer_checks import DecodingCounts, GroundingCheck, Refusal, RowCheck
 from components.experience.decoding.prediction_batch import Query
 from components.experience.formats.world_format import Answer
-from components.language.endpoint.chat_completions import UnansweredError
+from components.language.endpoint.chat_completions import NoReplyError, UnansweredError
 from components.language.endpoint.json_endpoint import Endpoint, Question, StrictAnswer
 from components.language.engines.engine_protocol import Generation
 from components.records import Task, Transition
 
+_LOG = logging.getLogger(__name__)
 VERSION = "dream-1"
 """Wording of the prompts; part of the cache's key."""
 CARD = "prompted.json"
@@ -73,13 +76,39 @@ class VariationAnswer(StrictAnswer):
     instruction: str = Field(min_length=1)
 
 
+@dataclass
+class MissingReplies:
+    """Steps to which the endpoint did not reply at all, because it refused them or failed.
+
+    Attributes:
+        count: of asked steps; a step that is asked twice counts twice.
+        first: the first reason, in the endpoint's words.
+    """
+
+    count: int = 0
+    first: str = ""
+
+    def add(self, error: NoReplyError) -> None:
+        """Count one; log the first."""
+        self.count += 1
+        if not self.first:
+            self.first = error.found
+            _LOG.warning("A dreamed step has no reply and counts as unparsable: %s", error)
+
+    def __str__(self) -> str:
+        return f"The endpoint did not reply to {self.count} dreamed steps. The first: {self.first}"
+
+
 class PromptedModel:
     """A language model behind an endpoint in the place of an `ExperienceModel`. `counts` are its answers.
+
+    `missing` are the steps without a reply, those of its copies included.
 
     Args:
         endpoint: the model that answers.
         description: of the world, in a few lines; may be empty.
         text_limit: most characters of a next state.
+        missing: counts the steps without a reply, if it is shared with another model.
     """
 
     is_concurrent = False
@@ -89,10 +118,16 @@ class PromptedModel:
     ungrounded_answers = 0
 
     def __init__(
-        self, endpoint: Endpoint, config: ExperienceModelConfig, description: str, text_limit: int
+        self,
+        endpoint: Endpoint,
+        config: ExperienceModelConfig,
+        description: str,
+        text_limit: int,
+        missing: MissingReplies | None = None,
     ) -> None:
         self.config = config
         self.counts = DecodingCounts()
+        self.missing = missing or MissingReplies()
         self._endpoint = endpoint
         self._description = description
         self._text_limit = text_limit
@@ -114,7 +149,7 @@ class PromptedModel:
 
     def sharing_weights(self) -> PromptedModel:
         """The same model with counts of its own."""
-        return PromptedModel(self._endpoint, self.config, self._description, self._text_limit)
+        return PromptedModel(self._endpoint, self.config, self._description, self._text_limit, self.missing)
 
     def sharing_engine(self, count: int) -> list[PromptedModel]:
         """`count` times the same model, with counts of their own."""
@@ -158,11 +193,15 @@ class PromptedModel:
         questions = [
             Question(system, _json(prompt), VERSION, DreamAnswer, self._objection) for prompt in prompts
         ]
+        answers = self._endpoint.ask_all(questions)
+        for answer in answers:
+            if isinstance(answer, NoReplyError):
+                self.missing.add(answer)
         return [
             None
             if isinstance(answer, UnansweredError)
             else Answer(answer.reasoning, answer.next_state, float(answer.reward), answer.done)
-            for answer in self._endpoint.ask_all(questions)
+            for answer in answers
         ]
 
     def _described(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from components.errors import FidelityGateClosed
 from components.evaluation.metrics.fidelity_metrics import check_gate
 from components.evaluation.metrics.intervals import Estimate
 from components.evaluation.metrics.retrieval_recall import recall_metrics
@@ -20,6 +21,7 @@ from flows.run.run_data import (
 )
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.training.experience_training import (
+    MISSING_REPLIES,
     experience_model_config,
     measure_fidelity,
     train_and_measure,
@@ -46,9 +48,19 @@ def fine_tune_experience_model(run: Run) -> Stage:
 
 
 def require_fidelity(run: Run, result: StageResult) -> None:
-    """Raise FidelityGateClosed if single steps of the experience model are not faithful enough."""
+    """Raise FidelityGateClosed if single steps of the experience model are not faithful enough.
+
+    Steps to which an endpoint did not reply count as unparsable; the message says so, with the first reason.
+    """
     metrics = {name: Estimate.from_json(entry) for name, entry in result.metrics.items()}
-    check_gate(metrics, run.config.fidelity)
+    try:
+        check_gate(metrics, run.config.fidelity)
+    except FidelityGateClosed as closed:
+        missing = result.details.get(MISSING_REPLIES, "")
+        if not missing:
+            raise
+        next_step = "Mend what the endpoint says of its first refusal, then type the same again."
+        raise FidelityGateClosed(f"{closed.found} {missing}", closed.expected, next_step) from None
 
 
 def _prompt(run: Run, inputs: Inputs, work: Path) -> Outcome:

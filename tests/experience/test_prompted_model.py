@@ -85,6 +85,26 @@ def test_an_unusable_answer_is_asked_for_again_with_the_reason_and_then_left_out
     assert len(server.requests) == 2 and problem in server.requests[1]["messages"][-1]["content"]
 
 
+def test_a_refused_prompt_is_counted_and_logged_with_the_endpoints_words(tmp_path, caplog):
+    refusal = Reply(status=400, body='{"error": "maximum context length is 4096 tokens"}')
+    with ChatServer(refusal, refusal, answer()) as server:
+        model = open_model(server, tmp_path)
+        copy = model.sharing_weights()
+        assert copy.begin([TASK]).predict({0: Query("A lamp.", "press")}) == {0: None}
+        assert model.begin([TASK]).predict({0: Query("A lamp.", "kick")}) == {0: None}
+        assert model.begin([TASK]).predict({0: Query("A lamp.", "push")})[0] is not None
+    assert model.missing.count == 2 and "maximum context length is 4096" in str(model.missing)
+    assert [record.message for record in caplog.records if "maximum context length" in record.message]
+    assert caplog.text.count("counts as unparsable") == 1, "the first one alone"
+
+
+def test_an_unusable_answer_is_a_reply(tmp_path):
+    with ChatServer(Reply("The lamp is on.")) as server:
+        model = open_model(server, tmp_path)
+        model.begin([TASK]).predict({0: Query("A lamp.", "press")})
+    assert model.missing.count == 0 and model.unanswered_steps == 1
+
+
 def test_a_contradicting_answer_is_asked_for_again_with_the_refused_state(tmp_path):
     with ChatServer(answer("Lamp off."), answer("Lamp on.")) as server:
         model = open_model(server, tmp_path)

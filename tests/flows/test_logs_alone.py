@@ -10,7 +10,7 @@ from chat_server import ChatServer, Reply
 from foreign import CHATML, make_checkpoint
 from small_job import make_clone, run
 
-from components.errors import PROMOTION_REFUSED
+from components.errors import PROMOTION_REFUSED, FidelityGateClosed
 from components.tracking.manifest import Manifest
 from flows.past_runs.run_on_logs import TAKEN, find_run_on_logs
 
@@ -220,6 +220,15 @@ def test_a_prompted_model_dreams_is_measured_and_counted_and_asked_once(reposito
     assert not any(name.startswith("fidelity/calibration") for name in metrics)
     manifest = Manifest.load(repository / "runs" / "latest")
     assert [model.name.rpartition("-")[2] for model in manifest.models] == ["policy"]
+
+
+def test_prompts_that_the_endpoint_refuses_are_named_where_the_gate_closes(repository, trained):
+    with ChatServer(Reply(status=400, body="the prompt is too long for this model")) as server:
+        words = ["--logs", "agent.jsonl", "--config", str(repository / "configs" / "prompted.yaml")]
+        dream = [f"endpoint.url={server.url}", "endpoint.model=short"]
+        code, text, _ = retrain(repository, *words, "fidelity.max_unparsable_rate=0.02", dream=dream)
+    assert code == FidelityGateClosed.exit_code and "unparsable_rate is 1.000" in text, text
+    assert "did not reply to" in text and "the prompt is too long for this model" in text
 
 
 def test_without_an_iteration_of_rl_the_dreamed_policy_is_the_clone(repository, trained):

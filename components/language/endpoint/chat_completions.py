@@ -34,7 +34,11 @@ Messages = Sequence[dict[str, str]]
 
 
 class UnansweredError(EndpointError):
-    """One question has no answer after all tries; others may have one."""
+    """One question has no usable answer after all tries; others may have one."""
+
+
+class NoReplyError(UnansweredError):
+    """The endpoint refused one question, or did not reply to it in any try."""
 
 
 @dataclass
@@ -97,7 +101,7 @@ class Chat:
             schema: JSON schema of the answer, sent with `json_mode: schema`.
 
         Raises:
-            UnansweredError: all tries failed, or the endpoint refuses this request.
+            NoReplyError: all tries failed, or the endpoint refuses this request.
             EndpointError: there is no key, or the endpoint would refuse every request.
         """
         secret = self._secret()
@@ -123,7 +127,7 @@ class Chat:
                 self.count(retried=1)
                 if self.stopped.wait(self._delay_seconds(attempt, retry_after)):
                     break
-        raise UnansweredError(
+        raise NoReplyError(
             f"{self.place} gave no answer in {attempt + 1} tries: {problem}.",
             next_step="Check that the endpoint runs and answers at endpoint.url, or give it more time: raise "
             "endpoint.timeout_seconds or endpoint.retries, or lower endpoint.concurrency.",
@@ -212,10 +216,10 @@ class Chat:
     def _refusal(self, status: int, problem: str) -> EndpointError:
         """The error for a refused request.
 
-        An `UnansweredError` if the request itself may be at fault, for example too long; otherwise an error
-        of the whole endpoint.
+        A `NoReplyError` if the request itself may be at fault, for example too long; otherwise an error of
+        the whole endpoint.
         """
-        error_type = UnansweredError if status in (400, 413, 422) else EndpointError
+        error_type = NoReplyError if status in (400, 413, 422) else EndpointError
         key_source = (
             f"the variable {self.config.key_variable}"
             if self.config.key_variable

@@ -24,6 +24,7 @@ from components.experience.dataset import (
 )
 from components.experience.formats.choose import world_format
 from components.experience.model import save_prompt_form
+from components.experience.prompted_model import PromptedModel
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.experience.step_judgements import judge_predictions
 from components.experience.tasks.task_feasibility import task_feasibility
@@ -50,6 +51,8 @@ from flows.run.training.system_turns import experience_model_system
 from flows.run.training.teacher_annotations import endpoint_slice, self_teacher, teach
 from flows.training_log import curve_logger, progress_logger, speed_metrics, tenths_logger
 
+MISSING_REPLIES = "missing_replies"
+"""Detail of the stage: what a prompted model's endpoint did not reply to, and why."""
 EXERCISE_KINDS = 4
 """Kinds of exercises (compare, edit, copy, recall) that have equal shares of the rehearsal."""
 
@@ -198,9 +201,12 @@ def measure_fidelity(run: Run, work: Path, buffer: ReplayBuffer, episodes: Seque
             model.ungrounded_answers / max(1, len(judgements))
         )
     metrics["fidelity/steps_per_second"] = exact_value(len(judgements) / (time.monotonic() - began))
+    details: dict[str, Any] = {"reliability": reliability(judgements)}
+    if isinstance(model, PromptedModel) and model.missing.count:
+        details[MISSING_REPLIES] = str(model.missing)
     return Outcome(
         {"model": "model", "judgements": "judgements.parquet"},
         metrics,
-        details={"reliability": reliability(judgements)},
+        details=details,
         costs={"tokens_generated": model.tokens, **model.endpoint_costs},
     )
