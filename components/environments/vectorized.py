@@ -16,14 +16,14 @@ from dataclasses import replace
 from numbers import Real
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from components.environments.answer_limit import AnswerLimit
+from components.environments.answer_timeout import AnswerTimeout
 from components.environments.budget import spend
 from components.environments.protocol import Step
 from components.errors import EnvironmentFailure
 from components.records import Task, is_text
 
 T = TypeVar("T")
-NO_LIMIT = AnswerLimit()
+NO_TIMEOUT = AnswerTimeout()
 _LONGEST_SHOWN = 200
 """Characters of a value that a message shows."""
 
@@ -90,7 +90,7 @@ class RowsEnvironment:
         *,
         parallel: int = 1,
         most_rows: int | None = None,
-        limit: AnswerLimit = NO_LIMIT,
+        timeout: AnswerTimeout = NO_TIMEOUT,
     ) -> None:
         """Make an environment without rows.
 
@@ -100,14 +100,14 @@ class RowsEnvironment:
             parallel: rows that are asked at the same time, by threads: for worlds that wait for something
                 else.
             most_rows: the largest number of worlds at the same time; None: any number.
-            limit: of the time of one answer; a world that is late has failed. Without effect with `parallel`.
+            timeout: of one answer; a world that is late has failed. Without effect with `parallel`.
         """
         self.interactions = 0
         self.budget = budget
         self.most_rows = most_rows
         self.admissible: list[Sequence[str]] = []
         self._make = make
-        self._limit = limit
+        self._timeout = timeout
         self._pool = ThreadPoolExecutor(parallel) if parallel > 1 else None
         self._worlds: list[World | None] = []
         self._states: list[str] = []
@@ -188,7 +188,7 @@ class RowsEnvironment:
 
     def _start(self, row: int, task: Task) -> str:
         try:
-            with self._limit.within(f"The start of {task.id}"):
+            with self._timeout.within(f"The start of {task.id}"):
                 world = self._worlds[row] = self._worlds[row] or self._make()
                 state = world.begin(task)
             if state != task.initial_state:
@@ -208,7 +208,7 @@ class RowsEnvironment:
         try:
             if row in self._broken or world is None:
                 raise EnvironmentFailure(self._broken.get(row, "This episode has failed before."))
-            with self._limit.within(f"{action!r:.100} in {self._task_ids[row]}"):
+            with self._timeout.within(f"{action!r:.100} in {self._task_ids[row]}"):
                 step = _require_valid(world.act(action))
             self._states[row] = step.state
             self.admissible[row] = tuple(world.admissible)
@@ -222,7 +222,7 @@ class RowsEnvironment:
         world = self._worlds[row]
         self._worlds[row] = None
         if world is not None:
-            with suppress(Exception), self._limit.within("The end of an episode"):
+            with suppress(Exception), self._timeout.within("The end of an episode"):
                 world.close()
 
 

@@ -20,7 +20,7 @@ ANSWER_TIMEOUT: Any = Field(
     description="Seconds that the world may take for one answer, a reset or a step; after it the episode has "
     "failed, which is not counted against the agent. 0: no limit.",
 )
-"""Of worlds that play in this process: `components/environments/answer_limit.py` says what it interrupts."""
+"""Of worlds that play in this process; `components/environments/answer_timeout.py` says how."""
 
 
 class TextWorldConfig(Section):

@@ -16,7 +16,7 @@ import random
 from typing import Any, Protocol, runtime_checkable
 
 from components.config.worlds.environment_config import EnvironmentConfig
-from components.environments.answer_limit import AnswerLimit
+from components.environments.answer_timeout import AnswerTimeout
 from components.environments.protocol import Behaviour, RealEnvironment, Step
 from components.environments.text_world.import_path import load_named
 from components.environments.text_world.plain_adapter import PlainAdapter, build_task
@@ -42,7 +42,7 @@ class GymnasiumAdapter(PlainAdapter):
         self.refusals = self.text.refusals
         self._factory = load_named(self.settings.factory, "environment.gymnasium.factory")
         self._solutions = read_demonstrations(self.text.demonstrations)
-        self._limit = AnswerLimit(self.settings.timeout_seconds, "environment.gymnasium.timeout_seconds")
+        self._timeout = AnswerTimeout(self.settings.timeout_seconds, "environment.gymnasium.timeout_seconds")
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
         """Return `count` different seeds as tasks, each started once to read its first state.
@@ -65,14 +65,14 @@ class GymnasiumAdapter(PlainAdapter):
         self, budget: int | None = None, *, workers: int | None = None, stock: bool = False
     ) -> RealEnvironment:
         """Open an environment with a world for each row, stepped one after the other."""
-        return RowsEnvironment(self._make_world, budget, limit=self._limit)
+        return RowsEnvironment(self._make_world, budget, timeout=self._timeout)
 
     def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
         """See `replayed_behaviours.make_behaviour`."""
         return make_behaviour(name, task, seed, self._solutions, self.text.actions)
 
     def _describe(self, world: GymnasiumWorld, number: int, split: str) -> Task:
-        with self._limit.within(f"The world's reset(seed={number})"):
+        with self._timeout.within(f"The world's reset(seed={number})"):
             return world.describe(number, split)
 
     def _make_world(self) -> GymnasiumWorld:

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from components.config.worlds.environment_config import EnvironmentConfig
-from components.environments.answer_limit import AnswerLimit
+from components.environments.answer_timeout import AnswerTimeout
 from components.environments.protocol import Behaviour, RealEnvironment, Step
 from components.environments.text_world.plain_adapter import PlainAdapter, build_task, sample_tasks
 from components.environments.validation_split import require_split
-from components.environments.vectorized import NO_LIMIT, RowsEnvironment
+from components.environments.vectorized import NO_TIMEOUT, RowsEnvironment
 from components.errors import EnvironmentFailure
 from components.records import TEST, TRAIN, Task, Trajectory
 
@@ -77,12 +77,12 @@ class PythonWorldAdapter(PlainAdapter):
     """Behaviour -> the share of steps in which it leaves the expert's way."""
     most_rows: ClassVar[int | None] = None
     """The largest number of worlds at the same time, for worlds that are processes; None: any number."""
-    answer_limit: AnswerLimit = NO_LIMIT
+    answer_timeout: AnswerTimeout = NO_TIMEOUT
     """Of the time of one answer of a world."""
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self.seed = config.seed
-        self.answer_limit = AnswerLimit(config.own.timeout_seconds, "environment.own.timeout_seconds")
+        self.answer_timeout = AnswerTimeout(config.own.timeout_seconds, "environment.own.timeout_seconds")
 
     @abstractmethod
     def specs(self, split: str) -> list[TaskSpec]:
@@ -110,7 +110,7 @@ class PythonWorldAdapter(PlainAdapter):
         task = build_task(self.name, spec.name, split, spec.instruction, "", **spec.values)
         world = self.world()
         try:
-            with self.answer_limit.within(f"The start of {task.id}"):
+            with self.answer_timeout.within(f"The start of {task.id}"):
                 initial_state = world.begin(task)
             instruction = spec.instruction or world.instruction
         finally:
@@ -127,7 +127,7 @@ class PythonWorldAdapter(PlainAdapter):
         self, budget: int | None = None, *, workers: int | None = None, stock: bool = False
     ) -> RealEnvironment:
         """Open an environment with a world for each row."""
-        return RowsEnvironment(self.world, budget, most_rows=self.most_rows, limit=self.answer_limit)
+        return RowsEnvironment(self.world, budget, most_rows=self.most_rows, timeout=self.answer_timeout)
 
     def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
         """Return the expert, or a behaviour that leaves its way more or less often."""

@@ -151,6 +151,14 @@ def test_a_world_without_an_expert_gets_a_hint_what_to_set(quiet_process):
     )
 
 
+def test_a_world_whose_data_has_no_expert_needs_none(quiet_process):
+    world = ["environment.name=gymnasium", "environment.gymnasium.factory=text_worlds:Counting"]
+    done = check(*world, "data.expert=0", "data.noisy=0", "data.near_miss=0")
+    told = " ".join(done.output.split())
+    assert done.exit_code == 0 and "none is recorded (data.expert=0)" in told
+    assert "doubt The expert" not in told and "doubt Behaviours" not in told
+
+
 def breaking(**changes):
     return type("Broken", (TemplateAdapter,), changes)
 

@@ -22,7 +22,7 @@ SHORTEST_SECONDS = 0.001
 
 
 @dataclass(frozen=True)
-class AnswerLimit:
+class AnswerTimeout:
     """The longest time of one answer.
 
     Attributes:

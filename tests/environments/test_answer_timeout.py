@@ -11,11 +11,11 @@ from builders import make_task
 
 from components.config import load_config
 from components.environments import make_adapter
-from components.environments.answer_limit import AnswerLimit
+from components.environments.answer_timeout import AnswerTimeout
 from components.environments.vectorized import RowsEnvironment
 from components.errors import EnvironmentFailure
 
-LIMIT = AnswerLimit(0.2, "environment.own.timeout_seconds")
+TIMEOUT = AnswerTimeout(0.2, "environment.own.timeout_seconds")
 
 
 def open_hanging(*options):
@@ -65,7 +65,7 @@ class Stubborn:
 
 
 def test_a_world_that_catches_the_failure_gets_it_again():
-    world = RowsEnvironment(Stubborn, limit=LIMIT)
+    world = RowsEnvironment(Stubborn, timeout=TIMEOUT)
     world.reset([make_task(id="own/door")])
     assert "'push' in own/door had no answer" in world.step(["push"])[0].info["failed"]
 
@@ -85,12 +85,12 @@ def rung():
 def test_an_alarm_around_it_rings_in_time(rung):
     signal.setitimer(signal.ITIMER_REAL, 0.5)
     began = time.monotonic()
-    with pytest.raises(EnvironmentFailure), LIMIT.within("A call"):
+    with pytest.raises(EnvironmentFailure), TIMEOUT.within("A call"):
         time.sleep(5)
     time.sleep(1)
     assert len(rung) == 1 and 0.4 < rung[0] - began < 0.9
     signal.setitimer(signal.ITIMER_REAL, 0.1)
-    with LIMIT.within("A call"):
+    with TIMEOUT.within("A call"):
         time.sleep(0.3)
     assert len(rung) == 2, "one that rings before the limit is left alone"
 
@@ -100,7 +100,7 @@ def test_without_a_limit_and_in_other_threads_nothing_is_set(rung):
         with limit.within("A call"):
             assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
-    call(AnswerLimit(0))
-    thread = threading.Thread(target=call, args=(LIMIT,))
+    call(AnswerTimeout(0))
+    thread = threading.Thread(target=call, args=(TIMEOUT,))
     thread.start()
     thread.join()
