@@ -67,7 +67,8 @@ def test_a_chat_model_of_the_users_is_accepted(guided):
 def test_a_small_backbone_is_made_and_the_main_job_ends(guided):
     code, text = type_command(guided, "pretrain", *TINY_BACKBONE)
     assert code == 0, text
-    code, text = type_command(guided, "retrain", *TINY_BACKBONE, *SMALL, *ANYHOW)
+    small = [*SMALL, *ANYHOW, "rl.real.budget=120"]
+    code, text = type_command(guided, "retrain", *TINY_BACKBONE, *small)
     assert code in (0, PROMOTION_REFUSED) and fitted_values(text), text
     latest = guided[0] / "runs" / "latest"
     assert json.loads((latest / "config.json").read_text())["cloning"]["behaviours"] == ["random"]
