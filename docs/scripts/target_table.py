@@ -31,7 +31,7 @@ def targets() -> str:
         [
             f"surely {MARGIN} of the success of RL in reality, with a tenth of its steps",
             _beside_reality("study-logs-only", "study-weak"),
-            _kept("study-weak", "s2r-grpo"),
+            _share_of_reality("study-weak", "s2r-grpo"),
         ],
         ["dream, then reality above reality at every budget up to 5,000 steps", NOT_MEASURED, NOT_MEASURED],
         ["a third of reality's time where a real step takes 0.5 s", NOT_MEASURED, NOT_MEASURED],
@@ -47,7 +47,7 @@ def _signed(name: str, method: str, *, above: bool) -> str:
     return f"{_word(is_met)}: {interval(difference, '+.3f')}, {seeds} seed{'s' * (seeds > 1)}"
 
 
-def _kept(name: str, method: str) -> str:
+def _share_of_reality(name: str, method: str) -> str:
     ratio: Estimate = kept_of_reality(name, method)
     return f"{_word(ratio.low >= MARGIN)}: {interval(ratio)}"
 

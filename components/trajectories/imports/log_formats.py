@@ -13,7 +13,7 @@ from components.trajectories.imports.dataset_rows import dataset_rows
 from components.trajectories.imports.json_lines import common_folder, documents, log_files, records
 from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped, Unusable
 from components.trajectories.imports.message_lists import episode_of
-from components.trajectories.imports.otel_spans import span_records
+from components.trajectories.imports.otel.spans import span_records
 from components.trajectories.imports.outcomes import OutcomeRule
 from components.trajectories.imports.step_lines import episode_of_steps, step_episodes
 

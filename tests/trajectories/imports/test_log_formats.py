@@ -14,8 +14,8 @@ from components.errors import DataError
 from components.trajectories.imports.dataset import NOTHING, TooFewTasks, build
 from components.trajectories.imports.log_formats import logged_episodes
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped
-from components.trajectories.imports.otel_export import ODD_ATTRIBUTE
-from components.trajectories.imports.otel_spans import OTHER_CONVERSATION
+from components.trajectories.imports.otel.export import ODD_ATTRIBUTE
+from components.trajectories.imports.otel.spans import OTHER_CONVERSATION
 from components.trajectories.imports.outcomes import outcome_rule
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "logs"

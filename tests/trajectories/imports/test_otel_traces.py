@@ -10,7 +10,7 @@ import pytest
 from components.trajectories.imports.copies import MIDDLE, SHORTER_COPY, without_copies
 from components.trajectories.imports.log_formats import logged_episodes
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped
-from components.trajectories.imports.otel_spans import NO_ANSWER, NO_ERROR_TEXT, NO_INPUT, NO_MESSAGES
+from components.trajectories.imports.otel.spans import NO_ANSWER, NO_ERROR_TEXT, NO_INPUT, NO_MESSAGES
 from components.trajectories.imports.outcomes import outcome_rule
 
 

@@ -7,7 +7,7 @@ with `parts`, as JSON text or as a structured attribute (https://opentelemetry.i
 
 Each call repeats the conversation so far; only the longest one of a conversation is kept by the import. The
 episode is named by `gen_ai.conversation.id`, else by the trace. A call's record has the attributes of the
-trace's root and agent spans and of evaluations as fields (`otel_traces.py`), so
+trace's root and agent spans and of evaluations as fields (`traces.py`), so
 `--outcome field:evaluation.success` reads an attribute of the root.
 
 A model call that failed has no output: its record ends with its input. A tool call that failed without an
@@ -22,14 +22,14 @@ from itertools import pairwise
 from typing import Any
 
 from components.trajectories.imports.logged_episode import Skipped, shortened
-from components.trajectories.imports.otel_export import INPUT, OUTPUT, SYSTEM, Span, read_spans
-from components.trajectories.imports.otel_messages import (
+from components.trajectories.imports.otel.export import INPUT, OUTPUT, SYSTEM, Span, read_spans
+from components.trajectories.imports.otel.messages import (
     answered_calls,
     decoded,
     messages_of,
     with_tool_errors,
 )
-from components.trajectories.imports.otel_traces import Trace, fields_of_calls
+from components.trajectories.imports.otel.traces import Trace, fields_of_calls
 
 NO_MESSAGES = "spans without messages (gen_ai.input.messages)"
 NO_ANSWER = "a model call without an answer (gen_ai.output.messages)"
@@ -67,7 +67,7 @@ def _records(traces: list[Trace]) -> Iterator[tuple[str, Any] | Skipped]:
     conversations = set[str]().union(*(trace.names for trace in traces))
     records: list[tuple[str, _Record]] = []
     for trace, fields in zip(traces, fields_of_calls(traces), strict=True):
-        if not trace.calls and not trace.told & conversations:
+        if not trace.calls and not trace.described_conversations & conversations:
             yield Skipped(NO_MESSAGES, trace.spans[0].place, trace.id)
         for entry in _of_one_conversation([_record(call, trace, fields) for call in trace.calls]):
             if isinstance(entry, Skipped):

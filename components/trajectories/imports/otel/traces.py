@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from components.trajectories.imports.otel_export import CONVERSATION, EVALUATION, INPUT, Span
+from components.trajectories.imports.otel.export import CONVERSATION, EVALUATION, INPUT, Span
 from components.trajectories.imports.outcomes import read_outcome
 
 _OUTCOME_NAME = re.compile(r"success|complet|outcome|resol|solv|correct|goal|reward|pass", re.I)
@@ -79,7 +79,7 @@ class Trace:
         return found
 
     @property
-    def told(self) -> set[str]:
+    def described_conversations(self) -> set[str]:
         """The conversations that the trace tells something of."""
         return {*self.fields, *self.evaluations}
 
@@ -123,7 +123,7 @@ def fields_of_calls(traces: Sequence[Trace]) -> list[dict[str, dict[str, Any]]]:
     fields_elsewhere: dict[str, dict[str, Any]] = {}
     evaluations_elsewhere: dict[str, list[Mapping[str, Any]]] = {}
     for trace in traces:
-        for name in trace.told - trace.names:
+        for name in trace.described_conversations - trace.names:
             fields_elsewhere.setdefault(name, {}).update(trace.fields.get(name, {}))
             evaluations_elsewhere.setdefault(name, []).extend(trace.evaluations.get(name, ()))
     return [

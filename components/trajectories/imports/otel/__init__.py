@@ -1,0 +1,1 @@
+"""OpenTelemetry exports: spans with messages become records of conversations with their outcomes."""
