@@ -27,7 +27,7 @@ def block(language, word):
     return next(text for text in blocks if word in text)
 
 
-@pytest.fixture(scope="module", params=["gymnasium", pytest.param("openenv", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["gymnasium", "openenv"])
 def guided(request, tmp_path_factory):
     """A clone whose user has typed the guide's first two commands, and the overrides of the further ones."""
     clone = make_clone(tmp_path_factory.mktemp(request.param) / "clone")
