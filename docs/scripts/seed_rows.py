@@ -10,7 +10,8 @@ from components.evaluation.metrics.intervals import proportion
 from components.evaluation.study.cells import Cell
 from components.evaluation.study.seed_table import difference
 from components.evaluation.study.study_results import compared_games
-from flows.jobs.studies.study_methods import DREAM, WRONG_DREAMS
+from flows.jobs.studies.method import DREAM
+from flows.jobs.studies.study_methods import WRONG_DREAMS
 
 CLONES = ("clone", "clone-successes")
 FIDELITY = {
