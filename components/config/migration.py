@@ -87,6 +87,7 @@ RENAMED: dict[str, str] = {
     "timeout_minutes.stage": "stage_timeout_minutes",
     "backbone.chat_template": "backbone.format",
     "rl.dream.overlap": "rl.dream.staleness",
+    "environment.openenv.timeout_seconds": "environment.timeout_seconds",
     **{
         f"environment.{world}.{key}": f"environment.text.{key}"
         for world in ("gymnasium", "openenv")
@@ -205,6 +206,9 @@ def _migrate(values: dict[str, Any]) -> dict[str, Any]:
     environment = values.get("environment", {})
     for world in ("gymnasium", "openenv"):
         section = environment.get(world, {})
+        seconds = section.pop("timeout_seconds", None)
+        if seconds is not None and environment.get("name") in (world, "mixed"):
+            environment["timeout_seconds"] = seconds
         text = {key: section.pop(key) for key in _TEXT_WORLD if key in section}
         if text and environment.get("name", world) == world:
             environment["text"] = text

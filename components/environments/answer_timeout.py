@@ -26,12 +26,10 @@ class AnswerTimeout:
     """The longest time of one answer.
 
     Attributes:
-        seconds: 0: no limit.
-        key: the option of the config that sets it, for the message.
+        seconds: as `environment.timeout_seconds`; 0: no limit.
     """
 
     seconds: float = 0.0
-    key: str = ""
 
     @contextmanager
     def within(self, call: str) -> Iterator[None]:
@@ -52,8 +50,8 @@ class AnswerTimeout:
         def give_up(_number: int, _frame: FrameType | None) -> None:
             raise EnvironmentFailure(
                 f"{call} had no answer after {self.seconds:g} s.",
-                f"Expected one in that time ({self.key}).",
-                f"Mend the world, raise {self.key}, or put the world behind an OpenEnv server.",
+                "Expected one in that time (environment.timeout_seconds).",
+                "Mend the world, raise that limit, or put the world behind an OpenEnv server.",
             )
 
         handler = signal.signal(signal.SIGALRM, give_up)

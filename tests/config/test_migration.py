@@ -57,6 +57,14 @@ def test_options_of_a_text_world_are_read_from_the_section_of_the_named_world():
     }
 
 
+def test_the_timeout_of_an_openenv_server_is_that_of_the_environment():
+    server = {"url": "http://localhost:8000", "timeout_seconds": 30.0}
+    found = migrate({"environment": {"name": "openenv", "openenv": server}})["environment"]
+    assert found["timeout_seconds"] == 30 and found["openenv"] == {"url": "http://localhost:8000"}
+    unused = migrate({"environment": {"name": "alfworld", "openenv": server}})["environment"]
+    assert "timeout_seconds" not in unused
+
+
 def test_a_removed_option_with_another_value_is_refused():
     with pytest.raises(ConfigError, match=r"synthetic_rl\.interpolation=0\.5.*1\.0 is always used"):
         migrate({"synthetic_rl": {"interpolation": 0.5}})

@@ -15,7 +15,7 @@ from components.environments.answer_timeout import AnswerTimeout
 from components.environments.vectorized import RowsEnvironment
 from components.errors import EnvironmentFailure
 
-TIMEOUT = AnswerTimeout(0.2, "environment.own.timeout_seconds")
+TIMEOUT = AnswerTimeout(0.2)
 
 
 def open_hanging(*options):
@@ -32,13 +32,13 @@ def open_hanging(*options):
 
 
 def test_a_step_without_an_answer_fails_its_episode_alone():
-    world, tasks = open_hanging("environment.gymnasium.timeout_seconds=0.2")
+    world, tasks = open_hanging("environment.timeout_seconds=0.2")
     world.reset(tasks)
     late, other = world.step(["wait", "add"])
     assert late.done and other.state.startswith("Count: 1.")
     reason = late.info["failed"]
     assert f"'wait' in {tasks[0].id} had no answer after 0.2 s" in reason
-    assert "raise environment.gymnasium.timeout_seconds" in reason
+    assert "(environment.timeout_seconds)" in reason
     assert world.reset(tasks) == [task.initial_state for task in tasks]
     assert "failed" not in world.step(["add", "add"])[0].info
     world.close()

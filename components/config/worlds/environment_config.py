@@ -25,6 +25,7 @@ ADAPTERS_OWN = {
     "webshop": ("webshop",),
     "browser": ("browser",),
     "text": ("gymnasium", "openenv"),
+    "timeout_seconds": ("gymnasium", "openenv", "own"),
     "gymnasium": ("gymnasium",),
     "openenv": ("openenv",),
     "own": ("own",),
@@ -36,9 +37,8 @@ what is recorded.
 WITHOUT_EFFECT: dict[str, Any] = {
     "workers": True,
     "description": True,
-    "openenv": {"token_variable", "timeout_seconds", "sessions"},
-    "gymnasium": {"timeout_seconds"},
-    "own": {"timeout_seconds"},
+    "timeout_seconds": True,
+    "openenv": {"token_variable", "sessions"},
     "browser": {"executable", "page_seconds"},
 }
 """Options of the section `environment` that change no task and no step, as pydantic's `exclude`."""
@@ -74,6 +74,12 @@ class EnvironmentConfig(Section):
         2,
         ge=1,
         description="Worker processes of ALFWorld's engine, browsers, or concurrent sessions of OpenEnv.",
+    )
+    timeout_seconds: float = Field(
+        120.0,
+        gt=0,
+        description="Time limit of one answer of a world of yours, a start or a step; after it the episode "
+        "has failed, which is not counted against the agent.",
     )
     description: str = Field(
         "",

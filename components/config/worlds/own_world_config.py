@@ -14,13 +14,6 @@ from components.config.endpoint_config import plain_address, variable_name
 from components.config.reading.section import Section
 
 IMPORT_PATH = r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
-ANSWER_TIMEOUT: Any = Field(
-    300.0,
-    ge=0,
-    description="Seconds that the world may take for one answer, a reset or a step; after it the episode has "
-    "failed, which is not counted against the agent. 0: no limit.",
-)
-"""Of worlds that play in this process; `components/environments/answer_timeout.py` says how."""
 
 
 class TextWorldConfig(Section):
@@ -57,7 +50,6 @@ class GymnasiumConfig(Section):
         pattern=IMPORT_PATH,
         description="module:function that returns the environment, called without arguments.",
     )
-    timeout_seconds: float = ANSWER_TIMEOUT
 
 
 class OpenEnvConfig(Section):
@@ -103,12 +95,6 @@ class OpenEnvConfig(Section):
         description="Largest number of concurrent sessions; more episodes are played one part after the "
         "other.",
     )
-    timeout_seconds: float = Field(
-        60.0,
-        gt=0,
-        description="Timeout of one answer; after it the episode has failed, which is not counted against "
-        "the agent.",
-    )
 
     @model_serializer(mode="wrap")
     def _without_empty_validation_split(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -148,4 +134,3 @@ class OwnConfig(Section):
         pattern=IMPORT_PATH,
         description="module:Class of the adapter, called with the section `environment`.",
     )
-    timeout_seconds: float = ANSWER_TIMEOUT

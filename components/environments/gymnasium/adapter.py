@@ -6,7 +6,7 @@ A task is a seed of `reset`: even ones are for training, odd ones are held out. 
 `info["instruction"]` of `reset`, else `environment.text.instruction`. Possible actions are
 `info["admissible"]`, if the world gives them. The package gymnasium itself is not needed. Each row is a world
 of its own in this process: one that crashes the process takes the run with it. One that does not answer
-within `environment.gymnasium.timeout_seconds` has failed.
+within `environment.timeout_seconds` has failed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class GymnasiumAdapter(PlainAdapter):
         self.refusals = self.text.refusals
         self._factory = load_named(self.settings.factory, "environment.gymnasium.factory")
         self._solutions = read_demonstrations(self.text.demonstrations)
-        self._timeout = AnswerTimeout(self.settings.timeout_seconds, "environment.gymnasium.timeout_seconds")
+        self._timeout = AnswerTimeout(config.timeout_seconds)
 
     def tasks(self, split: str, count: int, seed: int) -> list[Task]:
         """Return `count` different seeds as tasks, each started once to read its first state.

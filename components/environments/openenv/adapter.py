@@ -80,7 +80,7 @@ class OpenEnvAdapter(PlainAdapter):
         settings = self.settings
         own_split = {TRAIN: settings.train_split, VALIDATION: settings.validation_split}.get(split)
         server_split = own_split or settings.test_split
-        listed = list_tasks(settings.url, self._headers, server_split, settings.timeout_seconds)
+        listed = list_tasks(settings.url, self._headers, server_split, self.config.timeout_seconds)
         is_shared = settings.train_split == settings.test_split == server_split
         places = range(int(split != TRAIN), len(listed), 2) if is_shared else range(len(listed))
         if len(places) < count:
@@ -152,7 +152,7 @@ class OpenEnvAdapter(PlainAdapter):
         return make_behaviour(name, task, seed, self._solutions, self.text.actions)
 
     def _open_session(self) -> OpenEnvSession:
-        return OpenEnvSession(self.settings.url, self._headers, self.settings.timeout_seconds)
+        return OpenEnvSession(self.settings.url, self._headers, self.config.timeout_seconds)
 
 
 class OpenEnvWorld:

@@ -82,7 +82,7 @@ class PythonWorldAdapter(PlainAdapter):
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self.seed = config.seed
-        self.answer_timeout = AnswerTimeout(config.own.timeout_seconds, "environment.own.timeout_seconds")
+        self.answer_timeout = AnswerTimeout(config.timeout_seconds)
 
     @abstractmethod
     def specs(self, split: str) -> list[TaskSpec]:

@@ -26,11 +26,10 @@ from components.trajectories.recording import collect, plan
 TOKEN = "a-secret-of-some-length"
 
 
-def adapter(url, workers=2, text=None, **settings):
+def adapter(url, workers=2, text=None, timeout_seconds=60, **settings):
+    values = {"workers": workers, "timeout_seconds": timeout_seconds, "text": text or {}}
     return make_adapter(
-        EnvironmentConfig.model_validate(
-            {"name": "openenv", "workers": workers, "openenv": {"url": url, **settings}, "text": text or {}}
-        )
+        EnvironmentConfig.model_validate({"name": "openenv", "openenv": {"url": url, **settings}, **values})
     )
 
 

@@ -303,7 +303,7 @@ def test_the_address_of_a_world_may_change_and_its_definition_may_not(tmp_path):
     other = [
         "environment.name=openenv",
         "environment.openenv.url=http://there:9000",
-        "environment.openenv.timeout_seconds=5",
+        "environment.timeout_seconds=5",
         seeds,
     ]
     check_settings(tmp_path, load_config(None, other), training=False)
