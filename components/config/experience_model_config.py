@@ -156,6 +156,15 @@ class ExperienceModelConfig(Section):
         "model does not know, and the episode ends as unanswered. The report's reliability says how often "
         "answers of a probability are right. 0: none.",
     )
+    agreeing_samples: int = Field(
+        0,
+        ge=0,
+        le=8,
+        description="Further answers to a dreamed step, sampled at temperature 1, that must all have the "
+        "next state and the outcome of the first where the history determines it; else the model does not "
+        "know, and the episode ends as unanswered. The check without rules for a model behind an endpoint, "
+        "which gives no probability. 0: none.",
+    )
     premise: bool = Field(
         True,
         description="Decide before the first step of a dream where the objects of its goal are (our choice).",

@@ -209,6 +209,8 @@ class Dream:
             counts["misquoting_answers_a_step"] = self.model.ungrounded_answers
         if self.model.config.min_confidence > 0:
             counts["unsure_answers_a_step"] = self.model.counts.refusals[Refusal.UNSURE]
+        if self.model.config.agreeing_samples:
+            counts["disagreeing_answers_a_step"] = self.model.counts.refusals[Refusal.DISAGREEING]
         return counts
 
     def remember(self, transitions: Sequence[Transition]) -> None:

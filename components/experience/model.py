@@ -194,7 +194,8 @@ class ExperienceModel:
         """A batch of `rows` rows without episodes. `PredictionBatch.begin_episode` begins one in a row at any
         time, while the episodes of other rows go on.
         """
-        spare_rows = max(self.config.resamples, rows // 2) if self.config.resamples else 0
+        needs_spare_rows = self.config.resamples or self.config.agreeing_samples
+        spare_rows = max(self.config.resamples, rows // 2) if needs_spare_rows else 0
         session = self._engine(seed).open(rows + spare_rows)
         return PredictionBatch(session, rows, self.text, self.config, self.counts, self.grounded)
 

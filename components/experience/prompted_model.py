@@ -25,6 +25,7 @@ from typing import Any
 from pydantic import Field
 
 from components.config import EndpointConfig, ExperienceModelConfig
+from components.experience.decoding.agreement import disagreeing_rows
 from components.experience.decoding.answer_checks import DecodingCounts, GroundingCheck, Refusal, RowCheck
 from components.experience.decoding.prediction_batch import Query
 from components.experience.formats.world_format import Answer
@@ -238,7 +239,8 @@ class PromptedBatch:
 
         Args:
             is_coherent: (row, answer) -> False refuses the answer; it is asked for again.
-            is_undetermined: without effect.
+            is_undetermined: (row, answer) -> whether the history leaves the answer open. Any other one
+                that one of `agreeing_samples` differs from is none. None: no further answer is asked for.
         """
         answers: dict[int, Answer | None] = dict.fromkeys(queries)
         self.unchecked = {}
@@ -260,6 +262,18 @@ class PromptedBatch:
             pending = again
             if not pending:
                 break
+        if is_undetermined is not None and self._model.config.agreeing_samples:
+            asked = {
+                row: answer for row, answer in answers.items() if answer and not is_undetermined(row, answer)
+            }
+
+            def sample(rows: list[int], number: int) -> list[Answer | None]:
+                prompts = [self._prompt(row, queries[row], refused[row]) for row in rows]
+                return self._model.ask([prompt | {"number_of_the_sample": number} for prompt in prompts])
+
+            disagreeing = disagreeing_rows(asked, self._model.config.agreeing_samples, sample)
+            self._model.counts.refusals[Refusal.DISAGREEING] += len(disagreeing)
+            answers |= dict.fromkeys(disagreeing)
         self._model.counts.unanswered_steps += sum(answer is None for answer in answers.values())
         return answers
 

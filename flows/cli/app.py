@@ -94,7 +94,7 @@ def retrain(
         ),
     ] = None,
     form: Annotated[
-        Literal["openai", "otel", "datasets", "steps"],
+        Literal["openai", "otel", "datasets", "steps", "transitions"],
         typer.Option("--as", help="Of --logs: what the records are, as in `dreamgym import`."),
     ] = "openai",
     outcome: Annotated[

@@ -114,11 +114,12 @@ def import_command(
         ),
     ],
     form: Annotated[
-        Literal["openai", "otel", "datasets", "steps"],
+        Literal["openai", "otel", "datasets", "steps", "transitions"],
         typer.Option(
             "--as",
             help="What the records are: lists of messages in JSON Lines, OpenTelemetry spans in JSON, a "
-            "Hugging Face dataset on disk, or steps of Gymnasium or OpenEnv in JSON Lines.",
+            "Hugging Face dataset on disk, steps of Gymnasium or OpenEnv in JSON Lines, or a directory of "
+            "this project's own tables of transitions.",
         ),
     ] = "openai",
     outcome: Annotated[
@@ -134,7 +135,8 @@ def import_command(
         float, typer.Option(min=0.0, max=0.45, help="Share of tasks for fidelity, and again for tests.")
     ] = 0.1,
     behaviour: Annotated[
-        Literal["expert", "noisy", "near_miss", "random", "policy"], typer.Option(help="Who acted.")
+        Literal["expert", "noisy", "near_miss", "random", "policy"],
+        typer.Option(help="Who acted, where the log does not say it."),
     ] = "policy",
     cut: Annotated[
         bool, typer.Option("--cut", help="Cut texts that are too long; default: leave their episodes out.")

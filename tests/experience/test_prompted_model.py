@@ -10,6 +10,7 @@ from chat_server import ChatServer, Reply
 
 from components.config import ExperienceModelConfig
 from components.errors import EndpointError
+from components.experience.decoding.answer_checks import Refusal
 from components.experience.decoding.prediction_batch import Query
 from components.experience.dream import Dream
 from components.experience.prompted_model import CARD, PromptedModel, save_card
@@ -83,6 +84,20 @@ def test_an_unusable_answer_is_asked_for_again_with_the_reason_and_then_left_out
         answers = model.begin([TASK]).predict({0: Query("A lamp.", "press")})
     assert answers == {0: None} and model.unanswered_steps == 1
     assert len(server.requests) == 2 and problem in server.requests[1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(("second", "is_given"), [("Lamp on.", True), ("Lamp off.", False)])
+def test_an_answer_that_a_further_one_differs_from_is_none_in_a_dream_alone(tmp_path, second, is_given):
+    query = {0: Query("A lamp.", "press")}
+    with ChatServer(answer("Lamp on."), answer(second)) as server:
+        model = open_model(server, tmp_path, agreeing_samples=1)
+        answers = model.begin([TASK]).predict(query, None, lambda *_: False)
+        assert read_question(server)["number_of_the_sample"] == 1
+        assert (answers[0] is not None) == is_given
+        assert model.counts.refusals[Refusal.DISAGREEING] == model.unanswered_steps == int(not is_given)
+        for checks in ({}, {"is_undetermined": lambda *_: True}):
+            assert model.begin([TASK]).predict(query, **checks)[0].state == "Lamp on."
+    assert len(server.requests) == 2
 
 
 def test_a_refused_prompt_is_counted_and_logged_with_the_endpoints_words(tmp_path, caplog):

@@ -149,6 +149,10 @@ TERMS = {
         "unsure answers per step",
         "dreamed answers below experience_model.min_confidence, which ended their episodes",
     ),
+    "disagreeing_answers_a_step": (
+        "disagreeing answers per step",
+        "dreamed answers that one of experience_model.agreeing_samples differed from, which ended episodes",
+    ),
     "logged_success_rate": (
         "success rate of the held-out logs",
         "share of held-out logged episodes that were a success, whoever acted",

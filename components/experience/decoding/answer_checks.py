@@ -7,7 +7,8 @@ An answer passes these checks in order (`Refusal` names them):
 2. parsable: it has the form that `WorldFormat.parse` reads.
 3. coherent: the caller accepts it. The dream refuses a state that contradicts the episode so far.
 
-Before them, in a dream, `PredictionBatch.predict` refuses an answer that the model is too unsure of.
+Before them, in a dream, `PredictionBatch.predict` refuses an answer that the model is too unsure of, or that
+further samples do not agree with.
 
 An ungrounded answer keeps its longest valid prefix: the rest is generated again behind it.
 """
@@ -15,7 +16,7 @@ An ungrounded answer keeps its longest valid prefix: the rest is generated again
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -38,6 +39,7 @@ class Refusal(StrEnum):
     UNPARSABLE = "unparsable"
     INCOHERENT = "incoherent"
     UNSURE = "unsure"
+    DISAGREEING = "disagreeing"
 
 
 @dataclass
@@ -144,6 +146,14 @@ class AnswerChecks:
             return read.answer
         self._counts.refusals[refusal] += 1
         return None
+
+    def fall_back(self, rows: Sequence[int], greedy: Mapping[int, ReadAnswer]) -> dict[int, Answer | None]:
+        """The ungrounded greedy answers of rows without others, if they grant no reward and are coherent."""
+        return {
+            row: self.accept(row, ReadAnswer(answer))
+            for row in rows
+            if greedy[row].valid_prefix and (answer := greedy[row].answer) and answer.reward <= 0
+        }
 
     def refusal(self, row: int, read: ReadAnswer) -> Refusal | None:
         """The first check that the answer fails; None if it passes all."""

@@ -1,8 +1,7 @@
 """Predictions for a batch of episodes in progress: decode answers, keep each history in the cache.
 
 A row of the session holds the trunk of one episode (task and history). The branch of a step (the turn and its
-answer) is rewound after each prediction. The session has spare rows behind those of the episodes: further
-tries of refused answers are generated there, several at once.
+answer) is rewound after each prediction. Further answers are generated in spare rows, several at once.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from components.config import ExperienceModelConfig
+from components.experience.decoding.agreement import disagreeing_rows
 from components.experience.decoding.answer_checks import (
     AnswerChecks,
     DecodingCounts,
@@ -95,7 +95,8 @@ class PredictionBatch:
             is_coherent: (row, answer) -> False refuses the answer; it is sampled again.
             is_undetermined: (row, greedy answer) -> whether the history does not determine the answer. Then
                 state and outcome are sampled behind its reasoning, at the config's temperature. Any other
-                answer below `min_confidence` is none. None: all answers are greedy, however unsure.
+                answer below `min_confidence`, or that one of `agreeing_samples` differs from, is none.
+                None: all answers are greedy, however unsure.
 
         Raises:
             DataError: a prompt does not fit behind its row. Nothing was generated; the other rows can be
@@ -123,6 +124,21 @@ class PredictionBatch:
                 and not is_undetermined(row, read.answer)
             }
             self._counts.refusals[Refusal.UNSURE] += len(unsure_rows)
+        if is_undetermined is not None and self._config.agreeing_samples:
+            asked = {
+                row: read.answer
+                for row, read in greedy.items()
+                if read.answer
+                and read.valid_prefix is None
+                and row not in unsure_rows
+                and not is_undetermined(row, read.answer)
+            }
+            self._session.rewind({row: prompt_ends[row] - 1 for row in asked})
+            disagreeing = disagreeing_rows(
+                asked, self._config.agreeing_samples, lambda rows, _: self._sample_again(rows, prompts)
+            )
+            self._counts.refusals[Refusal.DISAGREEING] += len(disagreeing)
+            unsure_rows |= disagreeing
         sampled: dict[int, Answer | None] = {}
         if is_undetermined is not None and self._config.temperature > 0:
             undetermined_rows = [
@@ -137,7 +153,7 @@ class PredictionBatch:
         }
         refused_rows = [row for row, answer in answers.items() if answer is None and row not in unsure_rows]
         answers |= self._answer_again(refused_rows, prompts, prompt_ends, greedy, checks)
-        answers |= _fall_back_to_greedy([row for row in refused_rows if answers[row] is None], greedy, checks)
+        answers |= checks.fall_back([row for row in refused_rows if answers[row] is None], greedy)
         self.unchecked = {
             row: read.answer if read.valid_prefix is None and read.answer else answers[row]
             for row, read in greedy.items()
@@ -206,6 +222,19 @@ class PredictionBatch:
         return answers | self._try_again(
             {row: last_tokens[row] for row in refused_rows}, temperature, checks, prefixes
         )
+
+    def _sample_again(self, rows: Sequence[int], prompts: Mapping[int, list[int]]) -> list[Answer | None]:
+        """A further answer of each row, in spare rows. The rows end one token before their answers."""
+        answers: list[Answer | None] = []
+        spare_rows = range(self._rows, self._session.rows)
+        for start in range(0, len(rows), len(spare_rows)):
+            row_of = dict(zip(spare_rows, rows[start:], strict=False))
+            self._session.copy(row_of)
+            last_tokens = {spare: prompts[row][-1:] for spare, row in row_of.items()}
+            written = self._generate(last_tokens, RETRY_TEMPERATURE)
+            answers += [self._text.parse(written[spare].tokens) for spare in row_of]
+            self._session.rewind(dict.fromkeys(row_of, 0))
+        return answers
 
     def _answer_again(
         self,
@@ -299,14 +328,3 @@ class PredictionBatch:
 def confidence_of(generation: Generation) -> float:
     """The probability that the model gives to all tokens of a generation."""
     return math.exp(sum(generation.logprobs))
-
-
-def _fall_back_to_greedy(
-    rows: Sequence[int], greedy: Mapping[int, ReadAnswer], checks: AnswerChecks
-) -> dict[int, Answer | None]:
-    """The ungrounded greedy answers of rows without any other, if they grant no reward and are coherent."""
-    return {
-        row: checks.accept(row, ReadAnswer(answer))
-        for row in rows
-        if greedy[row].valid_prefix and (answer := greedy[row].answer) and answer.reward <= 0
-    }

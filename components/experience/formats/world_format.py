@@ -18,6 +18,10 @@ class Answer:
     reward: float
     done: bool
 
+    def has_outcome_of(self, other: Answer) -> bool:
+        """Whether both have the same next state, reward and end, whatever their reasoning."""
+        return (self.state, self.reward, self.done) == (other.state, other.reward, other.done)
+
 
 def recorded_answer(transition: Transition) -> Answer:
     """The answer that a model should have given to a recorded transition."""

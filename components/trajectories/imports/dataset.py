@@ -103,7 +103,7 @@ def build(
         environment: name of the world.
         held_out: share of the tasks for fidelity, and again for tests.
         longest_text: in characters; an episode with a longer one is left out.
-        behaviour: who acted.
+        behaviour: who acted, where the log does not say it.
         decide: tells the outcomes of the usable episodes without a known one; no copy is among them.
 
     Raises:
@@ -184,8 +184,9 @@ def _records(
                 next_state,
                 float(is_last and bool(episode.success)),
                 is_last and (bool(episode.success) or told is None or episode.is_over),
-                behaviour=behaviour,
+                behaviour=episode.behaviour or behaviour,
                 thought=step.thought if is_storable(step.thought) else "",
+                reasoning=step.reasoning if is_storable(step.reasoning) else "",
             )
         )
         state = next_state

@@ -16,8 +16,9 @@ from components.trajectories.imports.message_lists import episode_of
 from components.trajectories.imports.otel.spans import span_records
 from components.trajectories.imports.outcomes import OutcomeRule
 from components.trajectories.imports.step_lines import episode_of_steps, step_episodes
+from components.trajectories.imports.transition_tables import table_episodes
 
-LogFormat = Literal["openai", "otel", "datasets", "steps"]
+LogFormat = Literal["openai", "otel", "datasets", "steps", "transitions"]
 ENVIRONMENTS = ("env_id", "environment", "env_name", "env")
 """Fields with the name of a record's environment."""
 Entries = Iterator[tuple[str, Any] | Skipped]
@@ -31,6 +32,10 @@ def logged_episodes(
     Raises:
         DataError: a file cannot be read.
     """
+    if form == "transitions":
+        for path in paths:
+            yield from table_episodes(path, rule, mask)
+        return
     read_episode = episode_of_steps if form == "steps" else episode_of
     for entry in _entries(paths, form):
         if isinstance(entry, Skipped):

@@ -11,11 +11,14 @@ _LAST_WORD = re.compile(r"[!#-&(-~]*$")
 
 @dataclass(frozen=True)
 class LoggedStep:
-    """What the agent wrote, and what came back; `observation` is None where the log ends with the action."""
+    """What the agent wrote, and what came back; `observation` is None where the log ends with the action.
+    `reasoning` is the world's, where tables of transitions have it.
+    """
 
     thought: str
     action: str
     observation: str | None
+    reasoning: str = ""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class LoggedEpisode:
         success: the outcome; None if the log does not tell it.
         is_over: the log says that the world ended the episode, so it is no beginning of a longer one.
         world: name of the environment; empty if the log names none.
+        behaviour: who acted; empty if the log does not say it.
     """
 
     id: str
@@ -43,6 +47,7 @@ class LoggedEpisode:
     success: bool | None
     is_over: bool = False
     world: str = ""
+    behaviour: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import torch
 from builders import ROOM, VOCABULARY, WORLD, make_model, make_task, make_transition
 
 from components.config import ExperienceModelConfig
+from components.experience.decoding.answer_checks import Refusal
 from components.experience.decoding.prediction_batch import Query
 from components.experience.formats import compact_world
 from components.experience.formats.compact_world import opening, turn
@@ -84,6 +85,26 @@ def test_a_refused_sample_is_sampled_again_and_the_likeliest_answer_comes_last(u
     assert {"works, new", "fails"} < set(calls), (
         "the reasoning is sampled too if the likeliest answer is refused"
     )
+
+
+def test_an_answer_that_further_samples_do_not_repeat_is_none_in_a_dream_alone(undecided):
+    """Behind either reasoning the two states are equally likely."""
+    queries = {row: Query(ROOM, "look") for row in range(40)}
+
+    def ask(samples, **checks):
+        config = ExperienceModelConfig(max_new_tokens=40, resamples=0, agreeing_samples=samples)
+        model = ExperienceModel(undecided, VOCABULARY, config)
+        answers = model.begin([make_task()] * 40).predict(queries, **checks)
+        unanswered = sum(answer is None for answer in answers.values())
+        assert model.counts.refusals[Refusal.DISAGREEING] == model.unanswered_steps == unanswered
+        return unanswered
+
+    determined = {"is_undetermined": lambda *_: False}
+    assert ask(0, **determined) == 0
+    one, three = ask(1, **determined), ask(3, **determined)
+    assert 10 <= one <= 30 < three
+    assert ask(3) == 0, "fidelity is that of the model itself"
+    assert ask(3, is_undetermined=lambda *_: True) == 0, "an open answer may be said otherwise"
 
 
 def test_the_answers_without_the_callers_checks_are_kept(undecided):
