@@ -81,7 +81,8 @@ class RealEnvironment(Environment, Protocol):
 class Forkable(RealEnvironment, Protocol):
     """An environment that can try alternative actions from where it stands (capability: forking).
 
-    Without it Early Experience is refused: no alternative action could be executed.
+    Without it Early Experience plays the episode again in a second environment for each alternative, so an
+    alternative at step t costs t + 1 real steps (`replayed_forks.py`).
     """
 
     def probe(self, actions: Sequence[Sequence[str]]) -> list[list[Step]]:

@@ -7,10 +7,11 @@ Both train the weights that cloning trains. c_i says why a_i was chosen and not 
 
     dreamgym retrain cloning.early_experience=self_reflection
 
-At each state of an expert's episode, K alternatives are drawn uniformly from the admissible actions. They are
-executed in a fork of the game (`Forkable.probe`). The expert's own steps are executed too and must lead to
-the recorded states, so no alternative is out of step with the game. All of these steps are real interactions.
-Where actions can be listed, as in ALFWorld, the authors draw alternatives from the list, too.
+At each state of an expert's episode, K alternatives are drawn uniformly from the admissible actions; where a
+world lists none, from those that were recorded for the task. They are executed in a fork of the game, or in a
+second one behind the same actions (`replayed_forks.py`). The expert's own steps are executed too and must
+lead to the recorded states, so no alternative is out of step with the game. All of these steps are real
+interactions. Where actions can be listed, as in ALFWorld, the authors draw alternatives from the list, too.
 
 Deviations from the paper:
 1. One reflection covers all K alternatives: c_i. The paper writes one for each of them: c_i^j.
@@ -31,7 +32,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from components.environments.protocol import Environment, Forkable, Step
+from components.environments.protocol import Forkable, Step
 from components.environments.retry import play_whole
 from components.errors import EnvironmentFailure
 from components.language.training.examples import Example, Segment
@@ -55,24 +56,16 @@ class ExploredEpisode:
     alternatives: tuple[tuple[Alternative, ...], ...]
 
 
-def explore(
-    world: Environment, episodes: Sequence[Trajectory], count: int, seed: int
-) -> list[ExploredEpisode]:
+def explore(world: Forkable, episodes: Sequence[Trajectory], count: int, seed: int) -> list[ExploredEpisode]:
     """Replay each episode in `world` and execute up to `count` alternatives at each of its states.
 
     If infrastructure ends an episode, it is replayed with the same alternatives. An alternative that fails
     for such a reason is left out.
 
     Raises:
-        EnvironmentFailure: the world cannot be forked, its budget is spent, a step leads to another state
-            than the recorded one, no step has an alternative, or an episode broke in each of `retry.TRIES`
-            tries.
+        EnvironmentFailure: its budget is spent, a step leads to another state than the recorded one, no step
+            has an alternative, or an episode broke in each of `retry.TRIES` tries.
     """
-    if not isinstance(world, Forkable):
-        message = f"{type(world).__name__} cannot try alternatives."
-        raise EnvironmentFailure(
-            message, "Expected an environment with `probe`.", "Set cloning.early_experience=none."
-        )
     names = {row: f"{episode.steps[0].episode_id}" for row, episode in enumerate(episodes)}
     expected = "An episode without executed alternatives gives no training example."
     explored = list(
@@ -82,9 +75,10 @@ def explore(
     )
     if not any(any(entry.alternatives) for entry in explored):
         raise EnvironmentFailure(
-            f"At no step of {len(explored)} episodes does the world list another action than the expert's.",
+            f"At no step of {len(explored)} episodes is another action than the expert's known.",
             "Expected at least one alternative to execute.",
-            "Let the world list its admissible actions, or set cloning.early_experience=none.",
+            "Record more episodes of these tasks, let the world list its admissible actions, or set "
+            "cloning.early_experience=none.",
         )
     return explored
 

@@ -11,6 +11,7 @@ from prefect import get_run_logger
 
 from components.config import Config
 from components.environments.capabilities import Adapter
+from components.environments.replayed_forks import forkable
 from components.evaluation.metrics.intervals import exact_value
 from components.language.sequence_limits import longest_sequence
 from components.language.threads import training
@@ -21,6 +22,7 @@ from components.policy.judging_lessons import LESSONS_AN_EPISODE, judging_lesson
 from components.policy.own_reflections import own_reflections, require_conversations
 from components.policy.policy import Policy
 from components.records import Trajectory
+from components.trajectories.store import iter_transitions
 from flows.checks.token_limits import REPLY_LIMITS, limit_of, require_reflections_fit
 from flows.run.live_adapter import live_adapter
 from flows.run.pipeline_run import Run
@@ -68,7 +70,7 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
         system=policy_system(config),
     )
     lessons = _judging_lessons(run, inputs["train"], policy)
-    extra_examples, costs = _early_experience(config, adapter, policy, demonstrations)
+    extra_examples, costs = _early_experience(config, adapter, policy, demonstrations, inputs["train"])
     with training(config):
         record = clone(
             policy,
@@ -109,11 +111,14 @@ def _judging_lessons(run: Run, train: Path, policy: Policy) -> list[Example]:
 
 
 def _early_experience(
-    config: Config, adapter: Adapter, policy: Policy, demonstrations: Sequence[Trajectory]
+    config: Config, adapter: Adapter, policy: Policy, demonstrations: Sequence[Trajectory], train: Path
 ) -> tuple[dict[str, Any], dict[str, int]]:
     """Return further training examples of `clone` as keyword arguments, and what they cost.
 
     With the model's own reflections the costs also have `REFLECTIONS`.
+
+    Args:
+        train: table of the recorded transitions, whose actions are alternatives where a world lists none.
 
     Raises:
         ConfigError: a demonstration with its reflection is longer than the replies that RL lets a policy
@@ -123,7 +128,7 @@ def _early_experience(
         return {}, {"real_interactions": 0}
     if config.cloning.early_experience == "own_reflection":
         require_conversations(policy.text)  # before anything is executed
-    world = adapter.open()
+    world = forkable(adapter.open, _recorded_actions(train, demonstrations))
     try:
         explored = explore(world, demonstrations, ALTERNATIVES, config.seed)
     finally:
@@ -143,3 +148,12 @@ def _early_experience(
     require_reflections_fit(config, policy.text, explored, found.thoughts)
     costs |= {"tokens_generated": found.tokens, "reflections_asked": found.asked}
     return {"reflections": found.thoughts}, costs | {"reflections_kept": found.kept}
+
+
+def _recorded_actions(train: Path, demonstrations: Sequence[Trajectory]) -> dict[str, list[str]]:
+    """Return the distinct actions that were recorded for each task of the demonstrations, sorted."""
+    actions: dict[str, set[str]] = {episode.task.id: set() for episode in demonstrations}
+    for step in iter_transitions(train):
+        if step.task_id in actions:
+            actions[step.task_id].add(step.action)
+    return {task: sorted(own) for task, own in actions.items()}

@@ -1,0 +1,52 @@
+"""Tables of reality at rising budgets and of slow real steps, with and without the dream before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from result_files import interval, read_cells, table
+
+from components.evaluation.metrics.intervals import proportion
+from components.evaluation.study.cells import Cell
+from components.evaluation.study.seed_table import difference
+from components.evaluation.study.study_results import compared_games
+from flows.jobs.studies.method_groups import REAL_STEPS
+
+
+def budgets(name: str = "study-budgets") -> str:
+    """Return a row for each seed and budget: reality alone, the dream and then reality, their difference."""
+    cells = read_cells(name)
+    rows = []
+    for seed in sorted({cell.seed for own in cells.values() for cell in own}):
+        for steps in REAL_STEPS:
+            alone, after = (
+                _of_seed(cells.get(f"{way}-{steps}", ()), seed) for way in ("grpo-real", "s2r-grpo")
+            )
+            if alone or after:
+                both = [_success(alone), _used(alone), _success(after), _used(after)]
+                rows.append([str(seed), f"{steps:,}", *both, difference(after, alone)])
+    head = [
+        "seed",
+        "real steps, at most",
+        "reality alone",
+        "used",
+        "dream, then reality",
+        "used",
+        "difference",
+    ]
+    return table(head, rows)
+
+
+def _of_seed(cells: Sequence[Cell], seed: int) -> Cell | None:
+    return next((cell for cell in cells if cell.seed == seed and not cell.crash), None)
+
+
+def _success(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    games = compared_games(cell)
+    return interval(proportion(sum(cell.games[game] for game in games), len(games)))
+
+
+def _used(cell: Cell | None) -> str:
+    return "" if cell is None else f"{cell.real_interactions:,}"
