@@ -160,10 +160,10 @@ class ExperienceModelConfig(Section):
         0,
         ge=0,
         le=8,
-        description="Further answers to a dreamed step, sampled at temperature 1, that must all have the "
-        "next state and the outcome of the first where the history determines it; else the model does not "
-        "know, and the episode ends as unanswered. The check without rules for a model behind an endpoint, "
-        "which gives no probability. 0: none.",
+        description="Further answers to a dreamed step, sampled at temperature 1 (a prompted model: at "
+        "endpoint.temperature), that must all have the next state and the outcome of the first where the "
+        "history determines it; else the model does not know, and the episode ends as unanswered. The check "
+        "without rules for a model behind an endpoint, which gives no probability. 0: none.",
     )
     premise: bool = Field(
         True,

@@ -130,6 +130,17 @@ class Config(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _samples_of_an_endpoint_can_differ(self) -> Config:
+        """Refuse samples that must agree from an endpoint that always says the same."""
+        model = self.experience_model
+        if model.kind == "prompted" and model.agreeing_samples and not self.endpoint.temperature:
+            raise ValueError(
+                "experience_model.agreeing_samples with endpoint.temperature=0: samples hardly differ; "
+                "set endpoint.temperature=1"
+            )
+        return self
+
     def require_endpoint_user(self) -> None:
         """Raise ConfigError if options of `endpoint` are set, and no stage asks one.
 

@@ -195,7 +195,7 @@ class ExperienceModel:
         time, while the episodes of other rows go on.
         """
         needs_spare_rows = self.config.resamples or self.config.agreeing_samples
-        spare_rows = max(self.config.resamples, rows // 2) if needs_spare_rows else 0
+        spare_rows = max(1, self.config.resamples, rows // 2) if needs_spare_rows else 0
         session = self._engine(seed).open(rows + spare_rows)
         return PredictionBatch(session, rows, self.text, self.config, self.counts, self.grounded)
 

@@ -8,17 +8,16 @@ cached, so a resumed or repeated run asks only what is new. Deviations:
 
 - An answer that the adapter's rule refuses is asked for again with the refused states shown; that needs no
   temperature.
-- No step is sampled twice for one history and action: at equal histories a dream answers the same, also in
+- A step has one answer for one history and action: at equal histories a dream answers the same, also in
   several episodes of a task, unless `endpoint.temperature` is above 0 and the answers are not cached yet.
+  Further ones, for `agreeing_samples`, are asked for with their number.
 - There is no premise.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +28,12 @@ from components.experience.decoding.agreement import disagreeing_rows
 from components.experience.decoding.answer_checks import DecodingCounts, GroundingCheck, Refusal, RowCheck
 from components.experience.decoding.prediction_batch import Query
 from components.experience.formats.world_format import Answer
+from components.experience.missing_replies import MissingReplies
 from components.language.endpoint.chat_completions import NoReplyError, UnansweredError
 from components.language.endpoint.json_endpoint import Endpoint, Question, StrictAnswer
 from components.language.engines.engine_protocol import Generation
 from components.records import Task, Transition
 
-_LOG = logging.getLogger(__name__)
 VERSION = "dream-1"
 """Wording of the prompts; part of the cache's key."""
 CARD = "prompted.json"
@@ -75,29 +74,6 @@ class VariationAnswer(StrictAnswer):
     """An instruction that the endpoint wrote."""
 
     instruction: str = Field(min_length=1)
-
-
-@dataclass
-class MissingReplies:
-    """Steps to which the endpoint did not reply at all, because it refused them or failed.
-
-    Attributes:
-        count: of asked steps; a step that is asked twice counts twice.
-        first: the first reason, in the endpoint's words.
-    """
-
-    count: int = 0
-    first: str = ""
-
-    def add(self, error: NoReplyError) -> None:
-        """Count one; log the first."""
-        self.count += 1
-        if not self.first:
-            self.first = error.found
-            _LOG.warning("A dreamed step has no reply and counts as unparsable: %s", error)
-
-    def __str__(self) -> str:
-        return f"The endpoint did not reply to {self.count} dreamed steps. The first: {self.first}"
 
 
 class PromptedModel:

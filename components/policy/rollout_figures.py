@@ -37,15 +37,15 @@ def rollout_figures(
             "Expected some complete episodes.",
             RETRY_ADVICE,
         )
-    step_count = max(1, len(steps))
+    reply_count = max(1, sum(len(rollout.idle) for rollout in rollouts))
     return {
         "success_rate": sum(returns) / len(returns),
         "return_mean": sum(returns) / len(returns),
         "episode_length": len(steps) / len(rollouts),
         "zero_variance_groups": zero_variance_count / len(groups),
-        "idle_steps": sum(sum(rollout.idle) for rollout in rollouts) / step_count,
-        "malformed_actions": sum(rollout.malformed for rollout in rollouts) / step_count,
-        "cut_replies": sum(rollout.truncated_replies for rollout in rollouts) / step_count,
+        "idle_steps": sum(sum(rollout.idle) for rollout in rollouts) / reply_count,
+        "malformed_actions": sum(rollout.malformed for rollout in rollouts) / reply_count,
+        "cut_replies": sum(rollout.truncated_replies for rollout in rollouts) / reply_count,
         "overlong_episodes": sum(rollout.overlong for rollout in rollouts) / len(rollouts),
         "unparsable_episodes": sum(rollout.unparsable for rollout in rollouts) / len(rollouts),
         "broken_episodes": sum(rollout.broken for rollout in rollouts) / len(rollouts),

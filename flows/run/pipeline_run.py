@@ -303,8 +303,15 @@ class Run:
         return next(entry.mlflow_run_id for entry in self.manifest.stages if entry.name == stage)
 
     def computing(self, *, training: bool = False) -> dict[str, Any]:
-        """Return what of the hardware and its arithmetic changes a stage's numbers, as part of its config."""
-        return compute_settings(self.compute, training=training)
+        """Return how a stage computes, as part of its config: the hardware and its arithmetic.
+
+        Args:
+            training: whether the stage trains a model: then the adapters that it trains, too.
+        """
+        values = compute_settings(self.compute, training=training)
+        if training and self.config.lora.rank:
+            values["lora"] = self.config.lora.model_dump(mode="json")
+        return values
 
     def slice(self, *sections: str) -> dict[str, Any]:
         """Return sections of the config as part of a stage's config, without keys that change no result.

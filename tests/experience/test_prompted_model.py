@@ -13,6 +13,7 @@ from components.errors import EndpointError
 from components.experience.decoding.answer_checks import Refusal
 from components.experience.decoding.prediction_batch import Query
 from components.experience.dream import Dream
+from components.experience.missing_replies import MOST_FAILED
 from components.experience.prompted_model import CARD, PromptedModel, save_card
 from components.language.endpoint.json_endpoint import Endpoint
 
@@ -111,6 +112,15 @@ def test_a_refused_prompt_is_counted_and_logged_with_the_endpoints_words(tmp_pat
     assert model.missing.count == 2 and "maximum context length is 4096" in str(model.missing)
     assert [record.message for record in caplog.records if "maximum context length" in record.message]
     assert caplog.text.count("counts as unparsable") == 1, "the first one alone"
+
+
+def test_an_endpoint_that_fails_too_often_ends_the_stage_and_is_no_failure_of_the_policy(tmp_path):
+    with ChatServer(*[Reply(status=503)] * 40) as server:
+        model = open_model(server, tmp_path)
+        for number in range(MOST_FAILED):
+            assert model.begin([TASK]).predict({0: Query("A lamp.", f"press {number}")}) == {0: None}
+        with pytest.raises(EndpointError, match="failed to reply to 11 dreamed steps.*HTTP 503.*is kept"):
+            model.sharing_weights().begin([TASK]).predict({0: Query("A lamp.", "kick")})
 
 
 def test_an_unusable_answer_is_a_reply(tmp_path):

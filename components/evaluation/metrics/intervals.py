@@ -163,11 +163,14 @@ def crossed_p_value(rows: Sequence[Sequence[float]]) -> float:
     """Return the two-sided p-value of the hypothesis that the mean of `rows[seed][game]` is 0.
 
     The variance is that of `crossed_mean`. The result is 1.0 if all values are 0 or if there is one value.
+    Where all values are the same, it is that of the sign test over games, which needs no variance.
     """
     if not rows or len(rows) * len(rows[0]) < 2 or not any(map(any, rows)):
         return 1.0
     centre, error, freedom = _crossed_error(rows)
-    return 2 * float(stdtr(freedom, -abs(centre) / error)) if error else 0.0
+    if not error:
+        return min(1.0, 2.0 ** (1 - len(rows[0])))
+    return 2 * float(stdtr(freedom, -abs(centre) / error))
 
 
 def crossed_ratio(

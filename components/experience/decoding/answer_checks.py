@@ -49,7 +49,7 @@ class DecodingCounts:
     Attributes:
         tokens: generated tokens.
         refusals: refused answers by the check that refused them.
-        unanswered_steps: steps whose tries were all refused.
+        unanswered_steps: steps without an accepted answer.
     """
 
     tokens: int = 0

@@ -93,10 +93,10 @@ class PredictionBatch:
 
         Args:
             is_coherent: (row, answer) -> False refuses the answer; it is sampled again.
-            is_undetermined: (row, greedy answer) -> whether the history does not determine the answer. Then
-                state and outcome are sampled behind its reasoning, at the config's temperature. Any other
-                answer below `min_confidence`, or that one of `agreeing_samples` differs from, is none.
-                None: all answers are greedy, however unsure.
+            is_undetermined: (row, answer) -> whether the history does not determine the answer. Then state
+                and outcome are sampled behind its greedy reasoning, at the config's temperature. Any other
+                greedy answer below `min_confidence` is none, and so is any other answer that one of
+                `agreeing_samples` differs from. None: all answers are greedy, however unsure.
 
         Raises:
             DataError: a prompt does not fit behind its row. Nothing was generated; the other rows can be
@@ -124,21 +124,6 @@ class PredictionBatch:
                 and not is_undetermined(row, read.answer)
             }
             self._counts.refusals[Refusal.UNSURE] += len(unsure_rows)
-        if is_undetermined is not None and self._config.agreeing_samples:
-            asked = {
-                row: read.answer
-                for row, read in greedy.items()
-                if read.answer
-                and read.valid_prefix is None
-                and row not in unsure_rows
-                and not is_undetermined(row, read.answer)
-            }
-            self._session.rewind({row: prompt_ends[row] - 1 for row in asked})
-            disagreeing = disagreeing_rows(
-                asked, self._config.agreeing_samples, lambda rows, _: self._sample_again(rows, prompts)
-            )
-            self._counts.refusals[Refusal.DISAGREEING] += len(disagreeing)
-            unsure_rows |= disagreeing
         sampled: dict[int, Answer | None] = {}
         if is_undetermined is not None and self._config.temperature > 0:
             undetermined_rows = [
@@ -154,6 +139,14 @@ class PredictionBatch:
         refused_rows = [row for row, answer in answers.items() if answer is None and row not in unsure_rows]
         answers |= self._answer_again(refused_rows, prompts, prompt_ends, greedy, checks)
         answers |= checks.fall_back([row for row in refused_rows if answers[row] is None], greedy)
+        if is_undetermined is not None and self._config.agreeing_samples:
+            determined = {row: one for row, one in answers.items() if one and not is_undetermined(row, one)}
+            self._session.rewind({row: prompt_ends[row] - 1 for row in determined})
+            disagreeing = disagreeing_rows(
+                determined, self._config.agreeing_samples, lambda rows, _: self._sample_again(rows, prompts)
+            )
+            self._counts.refusals[Refusal.DISAGREEING] += len(disagreeing)
+            answers |= dict.fromkeys(disagreeing)
         self.unchecked = {
             row: read.answer if read.valid_prefix is None and read.answer else answers[row]
             for row, read in greedy.items()

@@ -41,6 +41,10 @@ class NoReplyError(UnansweredError):
     """The endpoint refused one question, or did not reply to it in any try."""
 
 
+class UnreachableError(NoReplyError):
+    """The endpoint did not reply to one question in any try: it failed, or was too slow."""
+
+
 @dataclass
 class Usage:
     """What was requested from an endpoint: calls, and tokens as the endpoint counts them.
@@ -79,13 +83,12 @@ class Reply:
 class Chat:
     """A language model behind an endpoint. Threads may share it.
 
-    `usage` counts what was requested. If `stopped` is set, waiting calls end instead of trying again.
+    `usage` counts what was requested.
     """
 
     def __init__(self, config: EndpointConfig) -> None:
         self.config = config
         self.usage = Usage()
-        self.stopped = threading.Event()
         self._client = httpx.Client(timeout=config.timeout_seconds, limits=httpx.Limits(max_connections=None))
         self._lock = threading.Lock()
 
@@ -93,19 +96,27 @@ class Chat:
         """Close the connections."""
         self._client.close()
 
-    def reply(self, messages: Messages, schema: Mapping[str, Any] | None = None) -> Reply:
+    def reply(
+        self,
+        messages: Messages,
+        schema: Mapping[str, Any] | None = None,
+        stopped: threading.Event | None = None,
+    ) -> Reply:
         """One answer to `messages`, with retries.
 
         Args:
             messages: the conversation.
             schema: JSON schema of the answer, sent with `json_mode: schema`.
+            stopped: if it is set, a waiting call ends instead of trying again.
 
         Raises:
-            NoReplyError: all tries failed, or the endpoint refuses this request.
+            UnreachableError: all tries failed.
+            NoReplyError: the endpoint refuses this request.
             EndpointError: there is no key, or the endpoint would refuse every request.
         """
         secret = self._secret()
         problem = ""
+        stopped = stopped or threading.Event()
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         for attempt in range(self.config.retries + 1):
             retry_after = ""
@@ -125,9 +136,9 @@ class Chat:
                     raise self._refusal(response.status_code, problem)
             if attempt < self.config.retries:
                 self.count(retried=1)
-                if self.stopped.wait(self._delay_seconds(attempt, retry_after)):
+                if stopped.wait(self._delay_seconds(attempt, retry_after)):
                     break
-        raise NoReplyError(
+        raise UnreachableError(
             f"{self.place} gave no answer in {attempt + 1} tries: {problem}.",
             next_step="Check that the endpoint runs and answers at endpoint.url, or give it more time: raise "
             "endpoint.timeout_seconds or endpoint.retries, or lower endpoint.concurrency.",

@@ -20,6 +20,7 @@ It works with vLLM, Ollama and hosted models.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -111,9 +112,10 @@ class Endpoint:
         keys = [self._key_of(question) for question in questions]
         results: dict[str, T | UnansweredError] = {}
         pool = ThreadPoolExecutor(self.config.concurrency, thread_name_prefix="endpoint")
+        stopped = threading.Event()  # of this call alone: other threads may be asking
         try:
             running = {
-                pool.submit(self._answer_or_error, question): key
+                pool.submit(self._answer_or_error, question, stopped): key
                 for key, question in dict(zip(keys, questions, strict=True)).items()
             }
             for future in as_completed(running):
@@ -123,13 +125,16 @@ class Endpoint:
                     failed = sum(isinstance(results.get(key), UnansweredError) for key in keys)
                     self._require_at_most(most_unanswered, failed, len(keys), result)
         finally:
-            self._chat.stopped.set()
+            stopped.set()
             pool.shutdown(cancel_futures=True)
-            self._chat.stopped.clear()
         return [results[key] for key in keys]
 
-    def ask(self, question: Question[T]) -> T:
+    def ask(self, question: Question[T], stopped: threading.Event | None = None) -> T:
         """The answer to one question.
+
+        Args:
+            question: with its check.
+            stopped: if it is set, no further try is made.
 
         Raises:
             UnansweredError: there is none after all tries and corrections.
@@ -147,7 +152,7 @@ class Endpoint:
         reply = Reply("")
         problem = ""
         for _ in range(self.config.corrections + 1):
-            reply = self._chat.reply(messages, question.answer.model_json_schema())
+            reply = self._chat.reply(messages, question.answer.model_json_schema(), stopped)
             value, problem = _parse_answer(question, reply)
             if value is not None:
                 self._cache.put(key, reply.text, model=self.config.model, version=question.version)
@@ -156,10 +161,10 @@ class Endpoint:
             messages = _correction_request(question, reply, problem)
         raise self._unusable_answer(reply, problem)
 
-    def _answer_or_error(self, question: Question[T]) -> T | UnansweredError:
+    def _answer_or_error(self, question: Question[T], stopped: threading.Event) -> T | UnansweredError:
         """The answer to one question, or the error of `ask` that concerns this question alone."""
         try:
-            return self.ask(question)
+            return self.ask(question, stopped)
         except UnansweredError as failure:
             return failure
 

@@ -269,6 +269,8 @@ class Loop:
             except TrainingError as error:
                 problem = f"Iteration {self.state.iteration}: {error.found}"
                 raise TrainingError(problem, error.expected, error.next_step) from error
+        if not samples:  # only observations were learnt from: the rest are sums over nothing
+            figures |= dict.fromkeys((*UPDATE_FIGURES[:-1], *self.algorithm.figures), math.nan)
         return (
             figures | ratio_figures | watch.figures(self.learner.passes * tokens, time.monotonic() - started)
         )

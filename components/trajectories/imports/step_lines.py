@@ -186,14 +186,18 @@ def _fields(record: Mapping[str, Any], steps: list[Mapping[str, Any]]) -> dict[s
     fields |= {name: value for name, value in record.items() if name != "steps"}
     rewards = [step["reward"] for step in steps if step.get("reward") is not None]
     if rewards and "reward" not in record:
-        fields["reward"] = _reward_sum(rewards)
+        fields["reward"] = reward_sum(rewards)
     if _spells_infinity(fields.get("reward")):
         raise Unusable(NOT_FINITE, fields["reward"])
     return fields
 
 
-def _reward_sum(rewards: Sequence[Any]) -> float:
-    """Return the sum, NaN if a reward is unknown; raises Unusable if one is no finite number."""
+def reward_sum(rewards: Sequence[Any]) -> float:
+    """Return the sum of an episode's rewards, NaN if one is unknown.
+
+    Raises:
+        Unusable: one is no finite number.
+    """
     numbers = [_reward(reward) for reward in rewards]
     try:
         total = math.fsum(numbers)

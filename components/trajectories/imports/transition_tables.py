@@ -5,27 +5,28 @@
 A directory has tables of tasks in `tasks/` and of transitions in `trajectories/`, with the columns of
 docs/reference/file-formats.md, by whatever program. Casts without loss are made, others refused with the
 column, the row and the value (`columns.py`). Tasks are divided anew into training, fidelity and test tasks;
-`family`, `spec` and `parent`, which only a live world reads, are not taken over.
+`family`, `spec` and `parent`, which only a live world reads, are not taken over, nor is who wrote a row
+(`policy_version`, `run_id`). Dreamed episodes are left out.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
 from components.errors import DataError
-from components.records import Task, Transition
+from components.records import REAL, Task, Transition
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped, Unusable
 from components.trajectories.imports.outcomes import OutcomeRule
-from components.trajectories.imports.step_lines import GAP, NOT_FINITE
+from components.trajectories.imports.step_lines import GAP, reward_sum
 from components.trajectories.store import iter_transitions, read_tasks
 
 TASKS, TRAJECTORIES = "tasks", "trajectories"
 UNKNOWN_TASK = "an episode whose task is in no table"
 TWO_TASKS = "an episode of two tasks"
-OTHER_STATE = "a step that begins with another state than came back"
+OTHER_STATE = "a step that begins with another state than came back, or than its task"
+DREAMED = "an episode that a dream wrote"
 NOT_THE_LAST = "a step after the end of its episode"
 
 
@@ -39,7 +40,7 @@ def table_episodes(
     Raises:
         DataError: a folder or a table is missing, or a table is damaged or has other columns.
     """
-    tasks = {task.id: task for table in _tables(path, TASKS) for task in read_tasks(table)}
+    tasks = _tasks(path)
     for table in _tables(path, TRAJECTORIES):
         episodes: dict[str, list[Transition]] = {}
         for step in iter_transitions(table, may_be_empty=True):
@@ -50,6 +51,25 @@ def table_episodes(
                 yield _episode(tasks, sorted(steps, key=lambda step: step.step), place, rule, mask)
             except Unusable as problem:
                 yield Skipped(problem.reason, place, problem.found)
+
+
+def _tasks(path: Path) -> dict[str, Task]:
+    """Return id -> task of all tables of tasks.
+
+    Raises:
+        DataError: as `table_episodes`, or two tasks have the same id.
+    """
+    tasks: dict[str, Task] = {}
+    for table in _tables(path, TASKS):
+        for task in read_tasks(table):
+            same = tasks.setdefault(task.id, task)
+            if (same.instruction, same.initial_state) != (task.instruction, task.initial_state):
+                raise DataError(
+                    f"{path / TASKS} has two tasks with the id {task.id!r}; the second is in {table.name}.",
+                    "Expected one task for each id.",
+                    "Give the tasks of each table ids of their own, also in the tables of transitions.",
+                )
+    return tasks
 
 
 def _tables(path: Path, folder: str) -> list[Path]:
@@ -85,12 +105,13 @@ def _episode(
         raise Unusable(GAP, [step.step for step in steps])
     if any(step.done for step in steps[:-1]):
         raise Unusable(NOT_THE_LAST)
+    if any(step.source != REAL for step in steps):
+        raise Unusable(DREAMED)
+    if first.state != tasks[first.task_id].initial_state:
+        raise Unusable(OTHER_STATE, first.state)
     for step, later in pairwise(steps):
         if step.next_state != later.state:
             raise Unusable(OTHER_STATE, later.state)
-    rewards = [step.reward for step in steps]
-    if not all(map(math.isfinite, rewards)):
-        raise Unusable(NOT_FINITE, rewards)
     logged = tuple(
         LoggedStep(mask(step.thought), mask(step.action), mask(step.next_state), mask(step.reasoning))
         for step in steps
@@ -103,7 +124,7 @@ def _episode(
         mask(task.instruction),
         mask(first.state),
         logged,
-        rule({"reward": math.fsum(rewards)}, logged),
+        rule({"reward": reward_sum([step.reward for step in steps])}, logged),
         last.done,
         task.environment,
         first.behaviour,

@@ -53,7 +53,11 @@ BUDGETS: dict[str, Method] = {
         for steps in REAL_STEPS
     },
 }
-"""RL in reality with and without the dream before it, at equal budgets, tasks an iteration and rates."""
+"""RL in reality with and without the dream before it, at equal budgets, tasks an iteration and first rates.
+
+The rate of the refinement falls to 0 with the budget, as in the pipeline; that of RL in reality alone stays,
+since a falling one was not better there (docs/experiments/dpo-and-annealing.md).
+"""
 
 GROUPS: Mapping[str, Mapping[str, Method]] = {"graded": GRADED, "budgets": BUDGETS}
 """Name of a group, which stands for its methods in `--methods` -> these; they run only if they are named."""

@@ -56,7 +56,17 @@ def transfer(configs: Mapping[str, Config], root: Path = Path()) -> TransferMetr
 
     Args:
         configs: environment -> its config.
+
+    Raises:
+        ConfigError: the model of an environment is prompted: no other environment can use it.
     """
+    for name, config in configs.items():
+        if config.experience_model.kind != "trained":
+            raise ConfigError(
+                f"experience_model.kind is {config.experience_model.kind} in the config of {name}.",
+                "Expected trained: transfer asks each model about the other environments.",
+                "Set experience_model.kind=trained.",
+            )
     runs = {name: Run(config, root.resolve()) for name, config in configs.items()}
     try:
         # Train the policies and the model of each environment.

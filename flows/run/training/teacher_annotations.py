@@ -37,7 +37,8 @@ RECORD = "annotations.json"
 
 def endpoint_slice(config: Config) -> dict[str, Any]:
     """Return the options of the endpoint that change a result; its address and retries do not."""
-    return config.endpoint.model_dump(include={"model", "temperature", "max_tokens", "json_mode"})
+    names = {"model", "temperature", "max_tokens", "json_mode", "corrections"}
+    return config.endpoint.model_dump(include=names)
 
 
 def self_teacher(config: Config, model: Any, vocabulary: Vocabulary, compute: Compute) -> SelfTeacher | None:

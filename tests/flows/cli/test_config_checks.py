@@ -167,6 +167,9 @@ def test_a_stage_is_keyed_by_what_its_numbers_were_computed_with(tmp_path):
     )
     assert computing(training=True)["gradient_checkpointing"] is False
     assert computing("backbone.gradient_checkpointing=true", training=True)["gradient_checkpointing"] is True
+    small, large = (computing(f"lora.rank={rank}", training=True) for rank in (4, 16))
+    assert (small["lora"]["rank"], large["lora"]["rank"]) == (4, 16)
+    assert "lora" not in computing(training=True) and "lora" not in computing("lora.rank=4")
 
 
 def test_the_experience_model_starts_from_a_path_of_its_own_and_the_policy_does_not(tmp_path):

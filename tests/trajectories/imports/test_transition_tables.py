@@ -16,6 +16,7 @@ from components.trajectories.imports.outcomes import outcome_rule
 from components.trajectories.imports.secrets import Masker
 from components.trajectories.imports.step_lines import GAP, NOT_FINITE
 from components.trajectories.imports.transition_tables import (
+    DREAMED,
     NOT_THE_LAST,
     OTHER_STATE,
     TWO_TASKS,
@@ -105,6 +106,23 @@ def test_steps_after_the_end_and_unknown_tasks_are_left_out_by_name(layout):
     write_transitions(layout.trajectories("train"), steps)
     reasons = [entry.reason for entry in read(layout) if isinstance(entry, Skipped)]
     assert reasons == [NOT_THE_LAST, UNKNOWN_TASK]
+
+
+def test_what_a_dream_wrote_is_left_out_and_a_first_state_is_the_tasks(layout):
+    steps = steps_of_all()
+    steps[0:2] = [replace(step, source="synthetic") for step in steps[0:2]]
+    steps[2] = replace(steps[2], state="Box 7.")
+    write_transitions(layout.trajectories("train"), steps)
+    reasons = [entry.reason for entry in read(layout) if isinstance(entry, Skipped)]
+    assert reasons == [DREAMED, OTHER_STATE]
+
+
+def test_one_id_for_two_tasks_is_refused_by_name(layout):
+    write_tasks(layout.tasks("fidelity"), [replace(TASKS[0], instruction="close it")])
+    with pytest.raises(DataError, match="two tasks with the id 'w/0'.*train.parquet"):
+        read(layout)
+    write_tasks(layout.tasks("fidelity"), [TASKS[0]])
+    assert len(read(layout)) == 4
 
 
 def test_a_directory_of_something_else_says_what_to_name(tmp_path):
