@@ -93,7 +93,8 @@ def weak_logs_row() -> list[str]:
     row = study_row(title, name, "dream-grpo", "grpo-real", "swapped-dream")
     metrics = read_metrics(name)
     row[3] += f"; of successes {linked(short(metrics['clone-successes'][SUCCESS]), name)}"
-    row[5] = f"swapped states {row[5]}; not fine-tuned "
+    wrong = linked(short(metrics["flipped-dream"][SUCCESS]), name)
+    row[5] = f"swapped states {row[5]}; outcomes half wrong {wrong}; not fine-tuned "
     row[5] += linked(short(metrics["untrained-dream"][SUCCESS]), name)
     return row
 

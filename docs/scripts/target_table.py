@@ -15,7 +15,7 @@ NOT_MEASURED = "not measured"
 
 
 def targets() -> str:
-    """Return each target with what the two studies show: met, missed or not measured."""
+    """Return each target with what the two studies show: met, missed or not measured; one seed tells neither."""
     rows = [
         [
             "RL in the dream above the clone of the successes, by more than the interval",
@@ -44,7 +44,8 @@ def _signed(name: str, method: str, *, above: bool) -> str:
     difference = own["difference/success_rate"]
     seeds = sum(key.startswith("evaluate/success_rate/seed_") for key in own)
     is_met = difference.low > 0 if above else difference.high < 0
-    return f"{_word(is_met)}: {interval(difference, '+.3f')}, {seeds} seed{'s' * (seeds > 1)}"
+    verdict = f"{_word(is_met)}: " if seeds > 1 else ""
+    return f"{verdict}{interval(difference, '+.3f')}, {seeds} seed{'s' * (seeds > 1)}"
 
 
 def _share_of_reality(name: str, method: str) -> str:
