@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from result_files import interval, read_cells, table
 
@@ -11,6 +11,9 @@ from components.evaluation.study.cells import Cell
 from components.evaluation.study.seed_table import difference
 from components.evaluation.study.study_results import compared_games
 from flows.jobs.studies.method_groups import REAL_STEPS
+
+SLOW_STUDIES = {"study-slow": "0.5 s", "study-slow-5": "5 s"}
+"""Study -> what a real step takes in it."""
 
 
 def budgets(name: str = "study-budgets") -> str:
@@ -34,6 +37,29 @@ def budgets(name: str = "study-budgets") -> str:
         "used",
         "difference",
     ]
+    return table(head, rows)
+
+
+def slow(names: Mapping[str, str] = SLOW_STUDIES) -> str:
+    """Return the success of policies on the way, against the minutes that they took.
+
+    Args:
+        names: study of slow real steps -> what a step takes.
+    """
+    rows = []
+    for name, step in names.items():
+        for method, own in read_cells(name).items():
+            for cell in own:
+                games = compared_games(cell)
+                success = sum(cell.games[game] for game in games) / len(games)
+                steps = [cell.real_interactions, cell.dreamed_interactions]
+                last = [*steps, sum(cell.seconds.values()), success]
+                points = [point for point in cell.held_out if point[:2] != steps] + [last]
+                rows += [
+                    [step, method, f"{real:,.0f}", f"{dreamed:,.0f}", f"{seconds / 60:.0f}", f"{success:.3f}"]
+                    for real, dreamed, seconds, success in points
+                ]
+    head = ["a real step takes", "method", "real steps", "dreamed steps", "minutes", "held-out games won"]
     return table(head, rows)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
+from budget_table import budgets, slow  # noqa: E402
 from fidelity_tables import fidelity, fidelity_data, fidelity_parts  # noqa: E402
 from fidelity_transfer import fidelity_transfer  # noqa: E402
 from method_table import methods, studied  # noqa: E402
@@ -63,6 +64,8 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
         "study-weak": lambda: study("study-weak", "clone-successes"),
         "against-reality": lambda: against_reality("study-weak", ("dream-grpo", "s2r-grpo")),
     },
+    "docs/experiments/real-budgets.md": {"study-budgets": budgets},
+    "docs/experiments/slow-steps.md": {"study-slow": slow},
     "docs/experiments/no-knowledge.md": {"knowledge": knowledge},
     "docs/experiments/fidelity-and-transfer.md": {"fidelity-transfer": fidelity_transfer},
     "docs/experiments/meta-rewarding.md": {"meta-rewarding": meta_rewarding},

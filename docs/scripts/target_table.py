@@ -15,7 +15,7 @@ NOT_MEASURED = "not measured"
 
 
 def targets() -> str:
-    """Return each target with what the two studies show: met, missed or not measured; one seed tells neither."""
+    """Return each target with what the studies show: met, missed or not measured; one seed has no verdict."""
     rows = [
         [
             "RL in the dream above the clone of the successes, by more than the interval",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,9 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
         system=policy_system(config),
     )
     lessons = _judging_lessons(run, inputs["train"], policy)
-    extra_examples, costs = _early_experience(config, adapter, policy, demonstrations, inputs["train"])
+    extra_examples, costs = _early_experience(
+        config, adapter, policy, demonstrations, partial(_recorded_actions, inputs["train"], demonstrations)
+    )
     with training(config):
         record = clone(
             policy,
@@ -111,14 +113,19 @@ def _judging_lessons(run: Run, train: Path, policy: Policy) -> list[Example]:
 
 
 def _early_experience(
-    config: Config, adapter: Adapter, policy: Policy, demonstrations: Sequence[Trajectory], train: Path
+    config: Config,
+    adapter: Adapter,
+    policy: Policy,
+    demonstrations: Sequence[Trajectory],
+    recorded_actions: Callable[[], Mapping[str, Sequence[str]]],
 ) -> tuple[dict[str, Any], dict[str, int]]:
     """Return further training examples of `clone` as keyword arguments, and what they cost.
 
     With the model's own reflections the costs also have `REFLECTIONS`.
 
     Args:
-        train: table of the recorded transitions, whose actions are alternatives where a world lists none.
+        recorded_actions: id of a task -> actions that were recorded in it, which are alternatives where a
+            world lists none.
 
     Raises:
         ConfigError: a demonstration with its reflection is longer than the replies that RL lets a policy
@@ -128,7 +135,7 @@ def _early_experience(
         return {}, {"real_interactions": 0}
     if config.cloning.early_experience == "own_reflection":
         require_conversations(policy.text)  # before anything is executed
-    world = forkable(adapter.open, _recorded_actions(train, demonstrations))
+    world = forkable(adapter.open, recorded_actions())
     try:
         explored = explore(world, demonstrations, ALTERNATIVES, config.seed)
     finally:

@@ -37,7 +37,7 @@ def longest_reply(adapter, world, experts) -> int:
 def examples(adapter, experts, *overrides):
     """What the stage makes of the experts' episodes in the real engine."""
     config = load_config(None, ["seed=0", "cloning.behaviours=[expert]", *overrides])
-    return clone._early_experience(config, adapter, Policy(make_model(), VOCABULARY), experts)[0]
+    return clone._early_experience(config, adapter, Policy(make_model(), VOCABULARY), experts, dict)[0]
 
 
 def test_a_limit_that_cuts_reflections_is_refused_with_one_that_does_not(adapter, world, experts):
