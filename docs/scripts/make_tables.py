@@ -69,7 +69,10 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
     "docs/experiments/no-knowledge.md": {"knowledge": knowledge},
     "docs/experiments/fidelity-and-transfer.md": {"fidelity-transfer": fidelity_transfer},
     "docs/experiments/meta-rewarding.md": {"meta-rewarding": meta_rewarding},
-    "docs/experiments/textworld.md": {"worlds-textworld": lambda: world_study("worlds-textworld")},
+    "docs/experiments/textworld.md": {
+        "worlds-textworld": lambda: world_study("worlds-textworld"),
+        "worlds-textworld-2": lambda: world_study("worlds-textworld-2"),
+    },
     "docs/experiments/scienceworld.md": {"worlds-scienceworld": lambda: world_study("worlds-scienceworld")},
     "docs/experiments/foreign-worlds.md": {
         "worlds-babyai": lambda: study("worlds-babyai", "clone-successes"),
