@@ -17,25 +17,20 @@ SLOW_STUDIES = {"study-slow": "0.5 s", "study-slow-5": "5 s"}
 
 
 def budgets(name: str = "study-budgets") -> str:
-    """Return a row for each seed and budget: reality alone, the dream and then reality, their difference."""
+    """Return a row for each budget of the first seed: reality alone from two starts, dream and then reality.
+
+    Reality from the clone of the successes is in folders of its own, `NAME-successes-BUDGET`.
+    """
     cells = read_cells(name)
     rows = []
-    for seed in sorted({cell.seed for own in cells.values() for cell in own}):
-        for steps in REAL_STEPS:
-            alone, after = (
-                _of_seed(cells.get(f"{way}-{steps}", ()), seed) for way in ("grpo-real", "s2r-grpo")
-            )
-            if alone or after:
-                both = [_success(alone), _used(alone), _success(after), _used(after)]
-                rows.append([str(seed), f"{steps:,}", *both, difference(after, alone)])
+    for steps in REAL_STEPS:
+        alone, after = (_of_seed(cells.get(f"{way}-{steps}", ()), 0) for way in ("grpo-real", "s2r-grpo"))
+        better = _of_seed(read_cells(f"{name}-successes-{steps}").get("successes-grpo-real", ()), 0)
+        figures = [text for cell in (alone, better, after) for text in (_success(cell), _used(cell))]
+        rows.append([f"{steps:,}", *figures, difference(after, alone), difference(after, better)])
     head = [
-        "seed",
-        "real steps, at most",
-        "reality alone",
-        "used",
-        "dream, then reality",
-        "used",
-        "difference",
+        *("real steps, at most", "reality alone", "used", "reality alone, from the clone of the successes"),
+        *("used", "dream, then reality", "used", "minus reality", "minus reality from the successes"),
     ]
     return table(head, rows)
 

@@ -55,7 +55,7 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
         "fidelity-data": fidelity_data,
         "smollm2-kinds": smollm2_kinds,
     },
-    "docs/results/methods.md": {"methods": lambda: methods("methods", "study-logs-only")},
+    "docs/results/methods.md": {"methods": lambda: methods("methods", "study-logs-only", "study-weak")},
     "docs/experiments/smollm2.md": {"smollm2": smollm2, "smollm2-parts": smollm2_parts},
     "docs/experiments/dreams-from-weak-logs.md": {
         "seeds": lambda: seeds("study-logs-only", "clone-successes", studied("study-logs-only"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from result_files import ROOT, read_cells, table
 
 from components.config import load_config
@@ -15,30 +17,27 @@ def studied(config: str) -> list[str]:
     return list(load_config(ROOT / "configs" / f"{config}.yaml").study.methods)
 
 
-def methods(config: str, cells_of: str) -> str:
+def methods(config: str, cells_of: str, reality_of: str) -> str:
     """Return a row for each method of a study: success, real steps, and the difference within each seed.
 
-    A method is compared with its own base. Where that is no row, methods that train in a dream are compared
-    with GRPO in the same dream, the others with the first method.
+    A method is compared with its own base. Where that is no row, or trains elsewhere, methods that train in a
+    dream are compared with GRPO in the same dream, the others with the first method.
 
     Args:
         config: name of the study's config.
         cells_of: folder of its cells under docs/results.
+        reality_of: folder with the cells of GRPO in reality, of the same policy and games.
     """
     names = studied(config)
-    cells = {
-        name: {cell.seed: cell for cell in own if not cell.crash}
-        for name, own in read_cells(cells_of).items()
-    }
+    found = {"grpo-real": read_cells(reality_of)["grpo-real"]} | read_cells(cells_of)
+    cells = {name: {cell.seed: cell for cell in own if not cell.crash} for name, own in found.items()}
     order = [name for name in METHODS if name in names]
     seeds = sorted({seed for name in order for seed in cells.get(name, {})})
     head = ["method", *(f"success, seed {seed}" for seed in seeds), "online real steps", "compared with"]
     rows = []
     for name in order:
         own = cells.get(name, {})
-        base = METHODS[name].base
-        if base not in names:
-            base = DREAM if METHODS[name].dream and name != DREAM else names[0] if name != names[0] else ""
+        base = _base(name, names)
         success = [f"{own[seed].success:.3f}" if seed in own else "" for seed in seeds]
         steps = sorted({cell.real_interactions for cell in own.values()})
         differences = [difference(own.get(seed), cells.get(base, {}).get(seed)) for seed in seeds]
@@ -52,3 +51,15 @@ def methods(config: str, cells_of: str) -> str:
             ]
         )
     return table([*head, *(f"difference, seed {seed}" for seed in seeds)], rows)
+
+
+def _base(name: str, names: Sequence[str]) -> str:
+    """Return the method that a row is compared with, "" for the first. Args: names: of all rows."""
+    method = METHODS[name]
+    if name == names[0]:
+        return ""
+    base = METHODS[method.base]
+    is_alike = (bool(method.dream), bool(method.real)) == (bool(base.dream), bool(base.real))
+    if method.base in names and name != method.base and is_alike:
+        return method.base
+    return DREAM if method.dream and name != DREAM else names[0]
