@@ -6,7 +6,8 @@ from result_files import ROOT, read_cells, table
 
 from components.config import load_config
 from components.evaluation.study.seed_table import difference
-from flows.jobs.studies.study_methods import DREAM, METHODS
+from flows.jobs.studies.method import DREAM
+from flows.jobs.studies.study_methods import METHODS
 
 
 def studied(config: str) -> list[str]:

@@ -10,6 +10,8 @@ from components.evaluation.metrics.intervals import proportion
 from components.evaluation.study.cells import Cell
 from components.evaluation.study.seed_table import difference
 from components.evaluation.study.study_results import compared_games
+from flows.jobs.studies.method import DREAM
+from flows.jobs.studies.study_methods import WRONG_DREAMS
 
 CLONES = ("clone", "clone-successes")
 FIDELITY = {
@@ -17,6 +19,13 @@ FIDELITY = {
     "fidelity/reward_precision": "rewards precise",
     "fidelity/reward_recall": "rewards recalled",
 }
+AS_USED = {
+    "fidelity/as_used/next_state_exact/determined": "states exact as used",
+    "fidelity/as_used/reward_precision": "rewards precise as used",
+    "fidelity/as_used/reward_recall": "rewards recalled as used",
+    "fidelity/as_used/unanswered_rate": "steps without an answer",
+}
+"""The dream as RL uses it: sampled, with all checks. FIDELITY is of the bare model, greedy and unchecked."""
 JUDGE = {
     f"real_rl/{curve}/{when}": f"{title}, {when} iteration"
     for curve, title in (
@@ -34,7 +43,13 @@ def knowledge() -> str:
     return _rows(without | {"dream-grpo": full["dream-grpo"]}, seeds, CLONES, FIDELITY)
 
 
-def world_study(name: str, figures: Mapping[str, str] = FIDELITY) -> str:
+def used_fidelity(name: str) -> str:
+    """Return the fidelity of each dream of a study, of the bare model and as RL uses it."""
+    cells = {method: own for method, own in read_cells(name).items() if method in (DREAM, *WRONG_DREAMS)}
+    return _rows(cells, sorted({cell.seed for own in cells.values() for cell in own}), (), FIDELITY | AS_USED)
+
+
+def world_study(name: str, figures: Mapping[str, str] = FIDELITY | AS_USED) -> str:
     """Return the rows of a study of one world, with its dream's fidelity where there is a dream."""
     cells = read_cells(name)
     return _rows(cells, sorted({cell.seed for group in cells.values() for cell in group}), CLONES, figures)

@@ -11,7 +11,8 @@ from components.evaluation.study.seed_table import seed_table
 from components.evaluation.study.study_results import summarise
 from components.evaluation.study.study_table import study_table
 from components.evaluation.study.transfer_table import transfer_table
-from flows.jobs.studies.study_methods import BASE, bases_against
+from flows.jobs.studies.method import BASE
+from flows.jobs.studies.study_methods import bases_against
 
 
 def study(name: str, against: str = BASE, methods: Sequence[str] = ()) -> str:

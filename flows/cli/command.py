@@ -259,8 +259,9 @@ def run_study(
     """
     from components.evaluation.study.study_results import summarise
     from flows.cli.tables.methods_table import print_study
+    from flows.jobs.studies.method import BASE
     from flows.jobs.studies.study import study
-    from flows.jobs.studies.study_methods import BASE, bases_against
+    from flows.jobs.studies.study_methods import bases_against
 
     base = against or BASE
     bases = bases_against(base)

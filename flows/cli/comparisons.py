@@ -54,7 +54,11 @@ OptionalCells = Annotated[
 BarChart = Annotated[Path | None, typer.Option(help="Write the bar chart to this file (.png or .svg).")]
 Curve = Annotated[Path | None, typer.Option(help="Write the data-size curve to this file (.png or .svg).")]
 Methods = Annotated[
-    str, typer.Option(help="Methods to run, separated by commas. Default: study.methods of the config.")
+    str,
+    typer.Option(
+        help="Methods to run, separated by commas; graded and budgets stand for groups of them. "
+        "Default: study.methods of the config."
+    ),
 ]
 FinishedOnly = Annotated[bool, typer.Option("--finished", help="Only read the finished cells; run no other.")]
 Against = Annotated[
@@ -152,15 +156,19 @@ def study(
 
         dreamgym study --methods clone,clone-successes,dream-grpo --against clone-successes
 
+        dreamgym study --config configs/study-logs-only.yaml --methods budgets --cells
+        docs/results/study-budgets
+
         dreamgym study --config configs/quick-browser.yaml --cells docs/results/study-browser --methods
         clone,grpo-real,s2r-grpo
     """
     with report_failures(debug, resumes=True), output(json_file) as page:
         settings, workspace = prepare_run(config, overrides, root)
         from components.evaluation.report.document_tables import text_around_table
+        from flows.jobs.studies.method import BASE
         from flows.jobs.studies.method_config import chosen_methods
         from flows.jobs.studies.study import write_study
-        from flows.jobs.studies.study_methods import BASE, METHODS
+        from flows.jobs.studies.study_methods import METHODS
 
         method_names = chosen_methods(settings, methods)
         seed_list = _parse_seeds(seeds)

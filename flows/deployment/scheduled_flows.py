@@ -81,9 +81,10 @@ def study_from_file(
     require_each_once(seeds or [])
 
     from components.evaluation.study.study_results import summarise
+    from flows.jobs.studies.method import BASE
     from flows.jobs.studies.method_config import chosen_methods
     from flows.jobs.studies.study import study, write_study
-    from flows.jobs.studies.study_methods import BASE, BASES
+    from flows.jobs.studies.study_methods import BASES
 
     config = _prepare_config(config_file, overrides)
     directory = Path.cwd() / cells

@@ -18,8 +18,9 @@ from components.evaluation.study.seed_table import seed_table
 from components.evaluation.study.study_results import summarise
 from components.evaluation.study.study_table import study_table
 from components.evaluation.study.transfer_table import transfer_table
+from flows.jobs.studies.method import BASE
 from flows.jobs.studies.study import write_study
-from flows.jobs.studies.study_methods import BASE, BASES, METHODS
+from flows.jobs.studies.study_methods import BASES, METHODS
 
 DOCS = Path(__file__).parents[2] / "docs"
 

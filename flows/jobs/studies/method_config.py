@@ -12,7 +12,9 @@ from components.config.algorithm_config import merged_algorithm
 from components.config.reading.config_file import explained
 from components.errors import ConfigError
 from components.evaluation.study.ablation_results import apply_variant
-from flows.jobs.studies.study_methods import CLONE, GRADED, METHODS
+from flows.jobs.studies.method import CLONE
+from flows.jobs.studies.method_groups import GROUPS
+from flows.jobs.studies.study_methods import METHODS
 
 REAL_BUDGET_DIVISOR = 10
 """A method that trains in the dream first gets this fraction (1/N) of the real interactions of one that does
@@ -37,22 +39,22 @@ def chosen_methods(config: Config, names: str) -> list[str]:
     """Return the named methods in the order of METHODS; if none is named, all that change something.
 
     Args:
-        names: separated by commas; empty: those of `study.methods`. `graded` stands for all dreams of graded
-            quality, which no other name includes.
+        names: separated by commas; empty: those of `study.methods`. The name of a group stands for its
+            methods, which no other name includes.
 
     Raises:
         ConfigError: there is no such method, or with this config it is the one that it is compared with.
     """
     requested = [name.strip() for name in names.split(",") if name.strip()] or list(config.study.methods)
-    if "graded" in requested:
-        requested = [name for name in requested if name != "graded"] + list(GRADED)
+    requested = [method for name in requested for method in GROUPS.get(name, (name,))]
     unknown = [name for name in requested if name not in METHODS]
     if unknown:
         raise ConfigError(f"There is no method {unknown[0]!r}.", f"Expected some of {', '.join(METHODS)}.")
     candidates = requested or [
         name
         for name, method in METHODS.items()
-        if name not in GRADED and (config.backbone.path or not method.needs_chat_model)
+        if not any(name in group for group in GROUPS.values())
+        and (config.backbone.path or not method.needs_chat_model)
     ]
     same = {name: other for name in candidates if (other := _same_method(config, name))}
     if requested and same:
@@ -125,7 +127,10 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
     if method.rounds > config.study.rounds:
         values["study"]["rounds"] = method.rounds
         _divide_among_rounds(rl, method.rounds)
-    if method.dream and method.real:
+    if method.real_steps:
+        section = "real" if method.dream else "baseline"
+        rl[section] |= _with_budget(config, rl["real"], method.real_steps)
+    elif method.dream and method.real:
         rl["real"]["budget"] = _budget_after_dream(config, rl["real"], method.rounds)
     if method.transfer:
         values["data"]["families"] = _first_half(name, families)
@@ -155,6 +160,26 @@ def _divide_among_rounds(rl: dict[str, Any], rounds: int) -> None:
     dream["check_every"] = min(dream["check_every"], dream["iterations"])
     real["tasks"] = max(1, real["tasks"] // rounds)
     real["budget"] //= rounds
+
+
+def _with_budget(config: Config, real: Mapping[str, Any], steps: int) -> dict[str, Any]:
+    """Return what RL in reality has of a budget: the tasks of `rl.real`, or fewer, so that an iteration fits.
+
+    Episodes that end early leave steps for more iterations, up to twice as many as the longest would allow.
+
+    Raises:
+        ConfigError: the rollouts of one task may take more steps.
+    """
+    task_steps = real["num_generations"] * config.environment.max_steps
+    tasks = min(real["tasks"], steps // task_steps)
+    if not tasks:
+        raise ConfigError(
+            f"The rollouts of one task may take {task_steps} real steps; the method has {steps}.",
+            next_step="Lower rl.real.num_generations.",
+        )
+    iterations = 2 * -(-steps // (tasks * task_steps))
+    same = {name: real[name] for name in ("num_generations", "learning_rate")}
+    return {**same, "tasks": tasks, "iterations": iterations, "budget": steps}
 
 
 def _budget_after_dream(config: Config, settings: Mapping[str, Any], rounds: int) -> int:

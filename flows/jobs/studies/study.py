@@ -29,10 +29,11 @@ from components.files import write_json
 from components.tracking.runs import checked_metrics
 from components.trajectories.store import DataLayout, read_tasks
 from flows.jobs.studies.cell_origin import Origin, origin_of
+from flows.jobs.studies.method import BASE, Method
 from flows.jobs.studies.method_config import method_config
 from flows.jobs.studies.seeds_on_cluster import run_on_cluster
 from flows.jobs.studies.study_cells import cell_file, cell_of_run, read_cell, write_cell
-from flows.jobs.studies.study_methods import BASE, METHODS, Method, bases_against
+from flows.jobs.studies.study_methods import METHODS, bases_against
 from flows.run.pipeline_run import Run
 from flows.run.plan import PlannedStage
 from flows.run.stage import Stage

@@ -20,9 +20,10 @@ from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.dvc.snapshots import snapshot
 from flows.jobs.studies.cell_origin import origin_of, require_origin
 from flows.jobs.studies.method_config import chosen_methods, method_config
+from flows.jobs.studies.method_groups import BUDGETS, GRADED
 from flows.jobs.studies.study import steps_of
 from flows.jobs.studies.study_cells import read_cell, write_cell
-from flows.jobs.studies.study_methods import GRADED, METHODS, bases_against
+from flows.jobs.studies.study_methods import METHODS, bases_against
 
 ROOT = Path(__file__).parents[3]
 LIVE_CONFIGS = sorted(
@@ -59,7 +60,8 @@ def test_every_method_has_a_valid_config(name, file):
         section = config.rl.real if method.dream else config.rl.baseline
         assert section.algorithm.type == method.real
     if method.dream and method.real:
-        assert 10 * config.rl.real.budget <= config.rl.baseline.budget
+        limit = method.real_steps or config.rl.baseline.budget // 10
+        assert config.rl.real.budget <= limit
 
 
 def test_half_of_one_family_is_no_transfer():
@@ -208,9 +210,26 @@ def test_graded_dreams_run_if_they_are_named_and_end_with_a_comparison_with_real
     assert list(steps_of(few, "graded-full"))[-2:] == ["check_dreamed", "evaluate_policy"]
 
 
+def test_both_sides_of_a_budget_have_the_same_real_settings():
+    config = load_config(None, ["environment.max_steps=20", "rl.real.tasks=6", "rl.baseline.tasks=12"])
+    assert chosen_methods(config, "budgets") == list(BUDGETS) and not set(BUDGETS) & set(
+        chosen_methods(config, "")
+    )
+    for steps, tasks in ((500, 3), (1000, 6), (5000, 6)):
+        real = method_config(config, f"grpo-real-{steps}", 0, []).rl.baseline
+        refined = method_config(config, f"s2r-grpo-{steps}", 0, []).rl.real
+        for settings in (real, refined):
+            assert (settings.budget, settings.tasks) == (steps, tasks)
+            assert settings.tasks * settings.num_generations * 20 <= steps
+        assert (real.iterations, real.learning_rate) == (refined.iterations, refined.learning_rate)
+    long = load_config(None, ["environment.max_steps=100", "rl.real.tasks=2", "rl.baseline.tasks=2"])
+    with pytest.raises(ConfigError, match="one task may take 800 real steps; the method has 500"):
+        method_config(long, "s2r-grpo-500", 0, [])
+
+
 def test_a_method_that_changes_nothing_is_left_out_or_refused():
     config = load_config(None)
-    assert set(METHODS) - set(GRADED) - set(chosen_methods(config, "")) == {
+    assert set(METHODS) - {*GRADED, *BUDGETS} - set(chosen_methods(config, "")) == {
         "no-verifier",
         "clone-weighted",
         "clone-own-reflection",
@@ -224,7 +243,7 @@ def test_a_method_that_changes_nothing_is_left_out_or_refused():
     ):
         chosen_methods(config, "dream-grpo,no-verifier")
     checked = load_config(None, ["experience_model.grounded=true", "cloning.behaviours=[noisy]"])
-    left_out = {*GRADED, "dream-unanswered", "clone-own-reflection", "meta-rewarding-real"}
+    left_out = {*GRADED, *BUDGETS, "dream-unanswered", "clone-own-reflection", "meta-rewarding-real"}
     changing = [name for name in METHODS if name not in left_out]
     assert chosen_methods(checked, "") == changing
     earlier = load_config(None, ["rl.dream.unanswered=left_out"])
