@@ -54,7 +54,7 @@ class ReplayedForks:
     def reset(self, tasks: Sequence[Task]) -> list[str]:
         """Start one episode a task and return the initial states."""
         self._tasks, self._actions = list(tasks), [[] for _ in tasks]
-        self._states = self._world.reset(tasks)
+        self._states = list(self._world.reset(tasks))
         return list(self._states)
 
     def step(self, actions: Sequence[str | None]) -> list[Step | None]:
@@ -100,7 +100,7 @@ class ReplayedForks:
 
     def _try(self, tries: Sequence[tuple[int, str]]) -> list[Step]:
         """Play the rows' episodes again in the second world, and then the alternatives."""
-        states = self._second.reset([self._tasks[row] for row, _ in tries])
+        states = list(self._second.reset([self._tasks[row] for row, _ in tries]))
         problems = [""] * len(tries)
         for number in range(max(len(self._actions[row]) for row, _ in tries)):
             steps = self._second.step(
