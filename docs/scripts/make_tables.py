@@ -19,7 +19,7 @@ sys.path[:0] = [str(Path(__file__).parents[2])]
 from budget_table import budgets, slow  # noqa: E402
 from fidelity_tables import fidelity, fidelity_data, fidelity_parts  # noqa: E402
 from fidelity_transfer import fidelity_transfer  # noqa: E402
-from method_table import methods, studied  # noqa: E402
+from method_table import half_way, methods, observed_states, studied, withdrawn  # noqa: E402
 from readme_table import readme_results  # noqa: E402
 from result_files import ROOT  # noqa: E402
 from seed_rows import knowledge, meta_rewarding, used_fidelity, world_study  # noqa: E402
@@ -55,7 +55,12 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
         "fidelity-data": fidelity_data,
         "smollm2-kinds": smollm2_kinds,
     },
-    "docs/results/methods.md": {"methods": lambda: methods("methods", "study-logs-only", "study-weak")},
+    "docs/results/methods.md": {
+        "methods": lambda: methods("methods", "study-logs-only", "study-weak"),
+        "half-way": lambda: half_way("methods", "study-logs-only"),
+        "observed-states": lambda: observed_states("study-logs-only", "study-weak"),
+        "withdrawn": lambda: withdrawn("study-withdrawn", "study-logs-only"),
+    },
     "docs/experiments/smollm2.md": {"smollm2": smollm2, "smollm2-parts": smollm2_parts},
     "docs/experiments/dreams-from-weak-logs.md": {
         "seeds": lambda: seeds("study-logs-only", "clone-successes", studied("study-logs-only"))
