@@ -10,13 +10,14 @@ from components.config import load_config
 from components.environments import make_adapter
 from components.environments.contract import episode_promises as promises
 from components.environments.contract.subject import Subject
-from components.records import TEST, TRAIN
+from components.records import TEST, TRAIN, Trajectory, Transition
 
 FOLDER = Path("examples/worlds")
 PACKAGES = {
     "babyai": "minigrid",
     "scienceworld_find": "scienceworld",
     "textworld_cooking": "textworld",
+    "textworld_known_foods": "textworld",
 }
 PROMISES = (
     promises.tasks_begin_the_same,
@@ -49,7 +50,7 @@ def test_every_example_has_a_config_and_a_test():
 
 
 def test_the_world_keeps_its_promises(subject):
-    for name in ("expert", "noisy"):
+    for name in ("expert", "noisy", "near_miss"):
         subject.played[name] = subject.play(name)
     for promise in PROMISES:
         assert promise(subject)
@@ -60,6 +61,21 @@ def test_a_task_says_what_to_do_and_held_out_tasks_are_others(subject):
     assert held_out.id not in {task.id for task in subject.tasks}
     for task in (*subject.tasks, held_out):
         assert task.instruction.strip() and task.initial_state.strip()
+
+
+def test_a_near_miss_leaves_steps_out():
+    if importlib.util.find_spec("textworld") is None:
+        pytest.skip("the package textworld is not installed")
+    adapter = make_adapter(load_config(FOLDER / "textworld_known_foods.yaml").environment)
+    (task,) = adapter.tasks(TRAIN, 1, 5)
+    plan = []
+    while not plan or plan[-1] != "eat meal":
+        steps = [Transition(task.id, "", 0, "", action, "", 0.0, False) for action in plan]
+        plan.append(adapter.expert(task, Trajectory(task, tuple(steps))))
+    at_first = Trajectory(task)
+    early = {adapter.behaviour("near_miss", task, seed)(at_first, plan[:1])[1] for seed in range(20)}
+    assert plan[1] in early
+    assert adapter.after_the_next(task, at_first) == plan[1]
 
 
 def test_the_adapter_knows_nothing_of_the_text(subject):
