@@ -53,7 +53,8 @@ class Transition:
     outcome: 1.0 at the final step of a success, else 0.0. `done` is True only if the environment ended the
     episode, not if the step limit did. `source` is `real` or `synthetic`. `behaviour` says who acted: expert,
     noisy, near_miss, random or policy. `thought` is what the behaviour itself wrote before the action; empty
-    where it wrote nothing.
+    where it wrote nothing. `outcome_known` is False in all steps of an episode whose outcome nobody knows:
+    its last step is not there, and the rewards of 0.0 say nothing about its end.
     """
 
     task_id: str
@@ -70,6 +71,7 @@ class Transition:
     policy_version: str = ""
     run_id: str = ""
     thought: str = ""
+    outcome_known: bool = True
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,13 @@ class Trajectory:
     def success(self) -> bool:
         """True if the last step has a reward."""
         return bool(self.steps) and self.steps[-1].reward > 0.5
+
+    @property
+    def outcome(self) -> bool | None:
+        """As `success`; None if nobody knows the outcome, which imported logs may leave open."""
+        if not self.success and self.steps and not self.steps[-1].outcome_known:
+            return None
+        return self.success
 
     @property
     def states(self) -> list[str]:

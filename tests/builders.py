@@ -64,6 +64,11 @@ def make_episode(task: Task, *steps: tuple[str, str], won: bool = False, episode
     return Trajectory(task, tuple(transitions))
 
 
+def with_unknown_outcome(episode: Trajectory) -> Trajectory:
+    """The episode as the import of a log without an outcome marks it."""
+    return replace(episode, steps=tuple(replace(step, outcome_known=False) for step in episode.steps))
+
+
 def with_thoughts(episode: Trajectory, *thoughts: str) -> Trajectory:
     """The episode with one thought per step."""
     pairs = zip(episode.steps, thoughts, strict=True)

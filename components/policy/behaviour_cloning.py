@@ -105,12 +105,19 @@ def count_tokens(examples: Sequence[Example]) -> int:
 
 
 def advantage_weights(episodes: Sequence[Trajectory], temperature: float) -> list[float]:
-    """Return the weight of each episode: exp(advantage / temperature), at most `MAX_WEIGHT`."""
+    """Return the weight of each episode: exp(advantage / temperature), at most `MAX_WEIGHT`.
+
+    An episode without a known outcome has no return: its advantage is 0, and it is not in the mean.
+    """
     returns: dict[str, list[float]] = defaultdict(list)
     for episode in episodes:
-        returns[episode.task.id].append(float(episode.success))
+        if episode.outcome is not None:
+            returns[episode.task.id].append(float(episode.outcome))
     baselines = {task: sum(values) / len(values) for task, values in returns.items()}
-    advantages = [episode.success - baselines[episode.task.id] for episode in episodes]
+    advantages = [
+        0.0 if episode.outcome is None else episode.outcome - baselines[episode.task.id]
+        for episode in episodes
+    ]
     return [math.exp(min(math.log(MAX_WEIGHT), advantage / temperature)) for advantage in advantages]
 
 

@@ -33,6 +33,7 @@ def judging_lessons(
     """Return a judgement and a comparison of each of at most `count` episodes, drawn without replacement.
 
     As many successes as failures are drawn: of each outcome as many as the rarer one has, if there are both.
+    Episodes without a known outcome teach nothing about judging, and are left out.
     Only the answers have a loss.
 
     Args:
@@ -48,7 +49,7 @@ def judging_lessons(
             "Set cloning.judged_episodes=0, or backbone.path to a chat model, such as models/smollm2.",
         )
     rng = random.Random(f"judging/{seed}")
-    outcomes = [[one for one in episodes if one.success is won] for won in (True, False)]
+    outcomes = [[one for one in episodes if one.outcome is won] for won in (True, False)]
     each = min(count // 2, *map(len, outcomes)) or min(count, max(map(len, outcomes)))
     drawn = [one for kind in outcomes for one in rng.sample(kind, min(each, len(kind)))]
     lessons = []

@@ -27,8 +27,9 @@ _TYPE_WORDS = {
     pa.float64(): "a number",
     pa.bool_(): "true or false",
 }
-OPTIONAL = ("thought",)
-"""Columns that a file need not have: files of earlier versions and of other programs have no thoughts."""
+OPTIONAL = ("thought", "outcome_known")
+"""Columns that a file need not have: files of earlier versions and of other programs have no thoughts, and an
+outcome is known unless a file says otherwise."""
 _MAX_EXACT_INTEGER = 2**53
 """Integers up to this one are exact as floats."""
 

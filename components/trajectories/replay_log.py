@@ -10,7 +10,12 @@ from pathlib import Path
 from components.errors import DataError
 from components.records import Transition
 from components.trajectories.parquet_file import write_bytes
-from components.trajectories.store import TRANSITION_SCHEMA, encode_records, iter_transitions
+from components.trajectories.store import (
+    encode_records,
+    has_unknown_outcomes,
+    iter_transitions,
+    written_schema,
+)
 
 _SHARD_NAME = re.compile(r"(\d{5,})-(.+)\.parquet")
 
@@ -36,7 +41,9 @@ def append_transitions(log_dir: Path, transitions: Iterable[Transition], shard_n
             raise _shard_exists_error(shard)
         numbers += [int(match[1])] if match else []
     path = log_dir / f"{max(numbers) + 1:05d}-{shard_name}.parquet"
-    write_bytes(path, encode_records(path, transitions, TRANSITION_SCHEMA), _link_new)
+    transitions = list(transitions)
+    schema = written_schema(has_unknown_outcomes(transitions))
+    write_bytes(path, encode_records(path, transitions, schema), _link_new)
     return path
 
 

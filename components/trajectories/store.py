@@ -31,7 +31,7 @@ from components.trajectories.parquet_file import (
 )
 from components.trajectories.rows import iter_rows
 
-_TYPES = {"step": pa.int64(), "reward": pa.float64(), "done": pa.bool_()}
+_TYPES = {"step": pa.int64(), "reward": pa.float64(), "done": pa.bool_(), "outcome_known": pa.bool_()}
 """Column -> Arrow type; all other columns are text."""
 
 
@@ -121,18 +121,38 @@ def read_tasks(path: Path) -> list[Task]:
     return [Task(*row) for row in iter_rows(path, TASK_SCHEMA, TASK_DEFAULTS)]
 
 
-def write_transitions(path: Path, transitions: Iterable[Transition]) -> None:
+def write_transitions(
+    path: Path, transitions: Iterable[Transition], *, unknown_outcomes: bool | None = None
+) -> None:
     """Write `transitions` in the given order and replace `path`; more than `SHARD_ROWS` as several files.
 
-    They are taken from an iterator in shards, so that they need not all be in memory.
+    Args:
+        unknown_outcomes: whether an outcome among them is unknown. Only then has the table the column
+            `outcome_known`: all other data keep their bytes. None: look. An iterator is taken in shards if
+            this is given, so that its transitions need not all be in memory.
 
     Raises:
         DataError: it cannot be written.
     """
+    if unknown_outcomes is None:
+        transitions = list(transitions)
+        unknown_outcomes = has_unknown_outcomes(transitions)
+    schema = written_schema(unknown_outcomes)
     rows = iter(transitions)
     shards = iter(lambda: list(islice(rows, SHARD_ROWS)), [])
-    contents = (encode_records(path, shard, TRANSITION_SCHEMA) for shard in chain([next(shards, [])], shards))
+    contents = (encode_records(path, shard, schema) for shard in chain([next(shards, [])], shards))
     write_shards(path, contents)
+
+
+def has_unknown_outcomes(transitions: Iterable[Transition]) -> bool:
+    """Whether one of the transitions is of an episode with an unknown outcome."""
+    return not all(transition.outcome_known for transition in transitions)
+
+
+def written_schema(unknown_outcomes: bool) -> pa.Schema:
+    """The columns of a new table of transitions, as `write_transitions` has them."""
+    names = [name for name in TRANSITION_SCHEMA.names if unknown_outcomes or name != "outcome_known"]
+    return pa.schema([TRANSITION_SCHEMA.field(name) for name in names])
 
 
 def iter_transitions(path: Path, may_be_empty: bool = False) -> Iterator[Transition]:

@@ -101,7 +101,10 @@ def validate(
     share = len(reasons) / len(frame)
     if share > config.quarantine_share or clean.empty:
         raise _too_many_broken_rows(transitions_path, frame, reasons, config, out_dir)
-    write_transitions(clean_path, _transitions(columns.table, clean.index))
+    has_unknown = not clean["outcome_known"].all()
+    write_transitions(
+        clean_path, _transitions(columns.table, clean.index), unknown_outcomes=bool(has_unknown)
+    )
     return ValidationReport(
         len(frame), len(clean), quarantined, share, checks, docs / "index.html", clean_path, columns
     )

@@ -7,7 +7,7 @@ that differs from the agent of the logs may be better or worse.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,14 +54,9 @@ def evaluate_on_logs(run: Run) -> Stage:
 def _evaluate(run: Run, inputs: Inputs, work: Path) -> Outcome:
     config = run.config
     tasks = read_tasks(inputs["tasks"])[: config.evaluation.tasks]
-    wins: list[bool] = []
-    solved: list[Trajectory] = []
-    for episode in stream_episodes(run, "fidelity", inputs["fidelity"]):
-        wins.append(episode.success)
-        if episode.success:
-            solved.append(episode)
+    solved, known = logged_successes(stream_episodes(run, "fidelity", inputs["fidelity"]))
     outcome = Outcome(
-        {}, {"logs/logged_success_rate": proportion(sum(wins), len(wins), config.evaluation.confidence)}
+        {}, {"logs/logged_success_rate": proportion(len(solved), known, config.evaluation.confidence)}
     )
     model, buffer, dream = open_dream(run, inputs)
     tokens = 0
@@ -81,6 +76,17 @@ def _evaluate(run: Run, inputs: Inputs, work: Path) -> Outcome:
     outcome.metrics["logs/real_interactions"] = exact_value(0)
     outcome.costs = {"tokens_generated": tokens + model.tokens, **model.endpoint_costs}
     return outcome
+
+
+def logged_successes(episodes: Iterable[Trajectory]) -> tuple[list[Trajectory], int]:
+    """Return the successes, and the number of episodes of a known outcome. One episode is read at a time."""
+    solved: list[Trajectory] = []
+    known = 0
+    for episode in episodes:
+        known += episode.outcome is not None
+        if episode.success:
+            solved.append(episode)
+    return solved, known
 
 
 def _dreamed_success(

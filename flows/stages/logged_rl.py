@@ -64,18 +64,20 @@ def _train(run: Run, inputs: Inputs, work: Path) -> Outcome:
 
 
 def comparable_episodes(episodes: list[Trajectory]) -> dict[str, list[Trajectory]]:
-    """Return task id -> its episodes, for the tasks that have a success and a failure.
+    """Return task id -> its episodes of a known outcome, for the tasks that have a success and a failure.
 
     Raises:
         TrainingError: there is no such task.
     """
     by_task: dict[str, list[Trajectory]] = defaultdict(list)
     for episode in episodes:
-        by_task[episode.task.id].append(episode)
+        if episode.outcome is not None:
+            by_task[episode.task.id].append(episode)
     comparable = {task: some for task, some in by_task.items() if len({one.success for one in some}) == 2}
     if not comparable:
         raise TrainingError(
-            f"None of the {len(by_task)} recorded tasks has both a success and a failure.",
+            f"None of the {len(by_task)} recorded tasks with a known outcome has both a success and a "
+            "failure.",
             "Expected pairs to learn a preference from.",
             "Record several episodes a task (data.noisy, data.near_miss), or leave this method out.",
         )

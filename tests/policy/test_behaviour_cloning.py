@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from builders import VOCABULARY, make_episode, make_model, make_task
+from builders import VOCABULARY, make_episode, make_model, make_task, with_unknown_outcome
 from pydantic import ValidationError
 
 from components.config import CloningConfig
@@ -27,6 +27,12 @@ def test_the_weight_is_the_exponential_of_the_advantage_over_the_temperature():
     assert weights == pytest.approx([math.exp(advantage / 0.5) for advantage in expected])
     assert advantage_weights([WON, WON], 0.5) == [1.0, 1.0], "a task that is always won has no advantage"
     assert advantage_weights([RARE, *FAILURES], 0.01)[0] == pytest.approx(MAX_WEIGHT)
+
+
+def test_an_unknown_outcome_has_no_advantage_and_changes_that_of_no_other_episode():
+    unknown = with_unknown_outcome(LOST)
+    assert advantage_weights([WON, LOST, unknown], 0.5) == [*advantage_weights([WON, LOST], 0.5), 1.0]
+    assert advantage_weights([unknown], 0.5) == [1.0]
 
 
 def drawn_actions(monkeypatch, temperature, seed=0, episodes=(RARE, *FAILURES) * 50):

@@ -1,7 +1,7 @@
 """Lessons in judging: what they ask, what they answer, and that a policy learns to answer."""
 
 import pytest
-from builders import VOCABULARY, make_episode, make_model, make_task
+from builders import VOCABULARY, make_episode, make_model, make_task, with_unknown_outcome
 from foreign import CHATML, make_checkpoint
 
 from components.config.cloning_config import CloningConfig
@@ -94,3 +94,10 @@ def test_a_policy_learns_the_answers(policy):
     before = clone(policy, [episode()], CloningConfig(epochs=1, learning_rate=1e-6), 0, lessons=lessons)
     after = clone(policy, [episode()], settings, 0, lessons=lessons)
     assert after.final_loss < 0.2 * before.final_loss
+
+
+def test_an_unknown_outcome_teaches_nothing_about_judging(policy):
+    unknown = with_unknown_outcome(episode(False))
+    assert lessons_of(policy, [unknown] * 4, 4) == []
+    known = [episode(True), episode(False)]
+    assert lessons_of(policy, [*known, *[unknown] * 8], 8) == lessons_of(policy, known, 8)

@@ -53,6 +53,27 @@ def test_tasks_and_transitions_come_back_equal_and_in_order(tmp_path):
     assert read == transitions and type(read[0].step) is int and type(read[0].done) is bool
 
 
+def test_only_an_unknown_outcome_adds_a_column(tmp_path):
+    known = [make_transition(), make_transition(1)]
+    unknown = [replace(step, outcome_known=False) for step in known]
+    for name, steps in (("known", known), ("unknown", known + unknown)):
+        path = tmp_path / f"{name}.parquet"
+        store.write_transitions(path, steps)
+        assert store.read_transitions(path) == steps
+        assert ("outcome_known" in pq.read_schema(path).names) == (name == "unknown")
+        replay_log.append_transitions(tmp_path / name, steps, "real")
+        assert replay_log.read_log(tmp_path / name) == steps
+        (shard,) = (tmp_path / name).glob("*.parquet")
+        assert shard.read_bytes() == path.read_bytes()
+
+
+def test_the_shards_of_a_table_have_the_same_columns(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "SHARD_ROWS", 2)
+    steps = [make_transition(step, outcome_known=step < 4) for step in range(5)]
+    store.write_transitions(tmp_path / "a.parquet", iter(steps))
+    assert store.read_transitions(tmp_path / "a.parquet") == steps
+
+
 UNWRITABLE = make_transition(5, state="\ud800")
 
 

@@ -227,6 +227,14 @@ def test_clean_data_pass_completely_and_silently(tmp_path, capfd):
     assert output.out + output.err == ""
 
 
+def test_an_unknown_outcome_stays_unknown_in_the_clean_data(tmp_path):
+    steps = [Transition(**row) for row in good_episodes(2)]
+    steps[-2:] = [replace(steps[-2], outcome_known=False)]
+    store.write_transitions(tmp_path / "raw.parquet", steps)
+    report = validate(tmp_path / "raw.parquet", TASKS, DataConfig(), tmp_path / "out")
+    assert store.read_transitions(report.clean_path) == steps
+
+
 def test_a_dollar_sign_in_a_directory_is_not_a_variable(tmp_path, monkeypatch):
     """Great Expectations replaces `$NAME` in its settings, so that pages went to another directory, or there
     was a traceback.

@@ -20,8 +20,9 @@ from components.trajectories.parquet_file import read_frame, write_frame
 
 _PREFIX = "real_"
 """Prefix of the real transition's columns, because both sides have a reward and a reasoning."""
-_REAL_FIELDS = [field.name for field in dataclasses.fields(Transition) if field.name != "thought"]
-"""All but the agent's thought, which the experience model does not see."""
+_NO_COLUMNS = ("thought", "outcome_known")
+"""Of the real transition: the experience model does not see them."""
+_REAL_FIELDS = [field.name for field in dataclasses.fields(Transition) if field.name not in _NO_COLUMNS]
 _JUDGEMENT_FIELDS = [field.name for field in dataclasses.fields(Judgement) if field.name != "transition"]
 _LATER_FIELDS = {
     *("confidence", "same_words", "common_words", "words"),

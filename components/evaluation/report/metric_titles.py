@@ -155,7 +155,7 @@ TERMS = {
     ),
     "logged_success_rate": (
         "success rate of the held-out logs",
-        "share of held-out logged episodes that were a success, whoever acted",
+        "share of held-out logged episodes of a known outcome that were a success, whoever acted",
     ),
     "same_action_rate": (
         "logged action taken",

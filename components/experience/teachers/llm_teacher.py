@@ -34,6 +34,8 @@ from components.records import Trajectory, Transition
 
 VERSION = "annotation-1"
 MOST_WORDS = 30
+UNKNOWN = "unknown: the recording ends before the episode does"
+"""Said in place of the success: the last step of a log without an outcome is left out."""
 _SYSTEM = f"""\
 You know text environments well, and you teach a world model: a model that is told a task, the history, \
 the current state and an action, and must predict the next state. For every step of a recorded episode you \
@@ -147,14 +149,17 @@ def question(episode: Trajectory, refuse: Callable[[Transition], str] = lambda _
 
 
 def render(episode: Trajectory) -> str:
-    """The episode as JSON: task, success, steps (number from 0, state, action) and the last state."""
+    """The episode as JSON: task, success, steps (number from 0, state, action) and the last state.
+
+    The success of an unknown outcome is the text `UNKNOWN`.
+    """
     steps = [
         {"step_id": number, "state": step.state, "action": step.action}
         for number, step in enumerate(episode.steps)
     ]
     values = {
         "task": episode.task.instruction,
-        "success": episode.success,
+        "success": UNKNOWN if episode.outcome is None else episode.outcome,
         "steps": steps,
         "last_state": episode.states[-1],
     }

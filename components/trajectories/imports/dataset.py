@@ -4,7 +4,8 @@
   task decides: a log that grows keeps its splits.
 - Copies, and windows of a longer conversation, are left out (`copies.py`).
 - The last step of an episode without a known outcome is left out. Nobody knows whether it was rewarded; that
-  the steps before it did not end the episode is known.
+  the steps before it did not end the episode is known. They are marked (`outcome_known`), so that the episode
+  counts neither as a success nor as a failure.
 - A success that ends with the agent's action has `END` as its last state: no world answered.
 """
 
@@ -141,7 +142,11 @@ def _with_outcomes(
 ) -> list[LoggedEpisode]:
     """The episodes, the usable ones without a known outcome as `decide` returns them."""
     decided = list(episodes)
-    places = [n for n, episode in enumerate(episodes) if episode.success is None and is_usable(episode)]
+    places = [
+        n
+        for n, episode in enumerate(episodes)
+        if episode.success is None and not episode.is_cut and is_usable(episode)
+    ]
     for place, episode in zip(places, decide([episodes[place] for place in places]), strict=True):
         decided[place] = episode
     return decided
@@ -166,12 +171,13 @@ def _records(
         raise Unusable(NO_UNICODE, "system message")
     key = hashlib.sha256(f"{instruction}\0{state}".encode()).hexdigest()
     task = Task(f"{environment}/log/{key[:16]}", environment, TRAIN, instruction, state)
-    steps = episode.steps if episode.success is not None else episode.steps[:-1]
+    has_outcome = episode.success is not None
+    steps = episode.steps if has_outcome or episode.is_cut else episode.steps[:-1]
     if not steps:
         raise Unusable(ONE_STEP)
     transitions = []
     for place, step in enumerate(steps):
-        is_last = place == len(steps) - 1 and episode.success is not None
+        is_last = place == len(steps) - 1 and has_outcome
         told = step.observation
         next_state = END if told is None else _checked(told or NOTHING, "observation", longest_text)
         transitions.append(
@@ -187,6 +193,7 @@ def _records(
                 behaviour=episode.behaviour or behaviour,
                 thought=step.thought if is_storable(step.thought) else "",
                 reasoning=step.reasoning if is_storable(step.reasoning) else "",
+                outcome_known=has_outcome,
             )
         )
         state = next_state

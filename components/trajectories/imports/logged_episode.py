@@ -36,6 +36,7 @@ class LoggedEpisode:
         is_over: the log says that the world ended the episode, so it is no beginning of a longer one.
         world: name of the environment; empty if the log names none.
         behaviour: who acted; empty if the log does not say it.
+        is_cut: of an unknown outcome: its last step was left out before, by an earlier import.
     """
 
     id: str
@@ -48,6 +49,7 @@ class LoggedEpisode:
     is_over: bool = False
     world: str = ""
     behaviour: str = ""
+    is_cut: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from components.errors import DataError
-from components.records import REAL, Task, Transition
+from components.records import REAL, Task, Trajectory, Transition
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped, Unusable
 from components.trajectories.imports.outcomes import OutcomeRule
 from components.trajectories.imports.step_lines import GAP, reward_sum
@@ -35,7 +35,8 @@ def table_episodes(
 ) -> Iterator[LoggedEpisode | Skipped]:
     """Return the episodes of a directory of tables, in the order of their first rows.
 
-    By default an episode is a success if its rewards add up to one or more, else a failure.
+    By default an episode is a success if its rewards add up to one or more, else a failure; one that an
+    earlier import marked as of an unknown outcome stays unknown.
 
     Raises:
         DataError: a folder or a table is missing, or a table is damaged or has other columns.
@@ -117,6 +118,7 @@ def _episode(
         for step in steps
     )
     task = tasks[first.task_id]
+    is_unknown = Trajectory(task, tuple(steps)).outcome is None
     return LoggedEpisode(
         first.episode_id,
         place,
@@ -124,8 +126,9 @@ def _episode(
         mask(task.instruction),
         mask(first.state),
         logged,
-        rule({"reward": reward_sum([step.reward for step in steps])}, logged),
+        None if is_unknown else rule({"reward": reward_sum([step.reward for step in steps])}, logged),
         last.done,
         task.environment,
         first.behaviour,
+        is_cut=is_unknown,
     )

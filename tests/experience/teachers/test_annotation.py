@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from builders import make_episode, make_task
+from builders import make_episode, make_task, with_unknown_outcome
 from chat_server import ChatServer, Reply
 
 from components.errors import EndpointError
-from components.experience.teachers.llm_teacher import VERSION, annotate, render
+from components.experience.teachers.llm_teacher import UNKNOWN, VERSION, annotate, render
 from components.language.endpoint.json_endpoint import Endpoint
 
 TUTORIAL = {
@@ -171,3 +171,9 @@ def test_a_teacher_without_any_annotation_is_an_error_at_any_share(cache):
         pytest.raises(EndpointError, match=r"None of 2 episodes has an annotation.*teacher=programmatic"),
     ):
         ask(server, cache, [make("a", 1), make("b", 2)], most_left_out=1.0)
+
+
+def test_the_teacher_is_told_that_an_outcome_is_unknown():
+    episode = make("a", 2)
+    assert json.loads(render(with_unknown_outcome(episode)))["success"] == UNKNOWN
+    assert json.loads(render(episode))["success"] is False

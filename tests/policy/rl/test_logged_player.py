@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import VOCABULARY, make_episode, make_model, make_task
+from builders import VOCABULARY, make_episode, make_model, make_task, with_unknown_outcome
 from loop_builders import make_config
 
 from components.config import RLConfig
@@ -73,5 +73,12 @@ def test_dpo_learns_to_prefer_the_logged_success():
 def test_only_tasks_with_both_outcomes_are_compared():
     lone = make_episode(OTHER, ("go", "s"), won=True)
     assert comparable_episodes([*EPISODES, lone]) == {TASK.id: EPISODES}
-    with pytest.raises(TrainingError, match="None of the 1 recorded tasks has both a success and a failure"):
+    with pytest.raises(TrainingError, match="None of the 1 recorded tasks with a known outcome has both"):
         comparable_episodes([lone])
+
+
+def test_an_episode_of_an_unknown_outcome_is_in_no_pair():
+    won, lost = EPISODES
+    assert comparable_episodes([*EPISODES, with_unknown_outcome(lost)]) == {TASK.id: EPISODES}
+    with pytest.raises(TrainingError, match="both a success and a failure"):
+        comparable_episodes([won, with_unknown_outcome(lost)])

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from builders import VOCABULARY, make_episode, make_model, make_task
+from builders import VOCABULARY, make_episode, make_model, make_task, with_unknown_outcome
 
 from components.config import load_config
 from components.errors import DataError
@@ -88,6 +88,18 @@ def test_logs_of_one_outcome_are_refused(won, said):
     words = f"All 3 logged episodes that reward: hero_learnt would learn from {said}.*cloning.behaviours"
     with pytest.raises(DataError, match=words):
         model.learn_from_logs([episode(number, won) for number in range(3)], seed=0)
+
+
+def test_an_unknown_outcome_is_not_learnt_as_a_failure(monkeypatch):
+    model = RewardModel(Policy(make_model(), VOCABULARY))
+    trained = []
+    monkeypatch.setattr(model, "learn", lambda episodes, seed: trained.extend(episodes) or [0.0])
+    unknown = [with_unknown_outcome(episode(number, False)) for number in range(10)]
+    record = model.learn_from_logs([*LOGS, *unknown], seed=0)
+    assert len(trained) + record.held_out == len(LOGS)
+    assert all(one.outcome is not None for one in trained)
+    with pytest.raises(DataError, match="All 1 logged .* succeeded, and 10 have no known outcome"):
+        model.learn_from_logs([episode(0, True), *unknown], seed=0)
 
 
 @pytest.mark.usefixtures("long_training")

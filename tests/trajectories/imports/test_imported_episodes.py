@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from components.errors import DataError
+from components.records import Task, Trajectory
 from components.trajectories.imports.copies import SHORTER_COPY
 from components.trajectories.imports.dataset import END, LONG_TEXT, NO_UNICODE, ONE_STEP, build
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped
@@ -58,6 +59,14 @@ def test_an_unknown_outcome_is_not_learnt_as_a_failure():
     assert [step.next_state for step in steps] == ["a", "b"] and outcomes(steps) == [(0.0, False)] * 2
     assert imported.outcomes == Counter(success=2, unknown=1)
     assert imported.reasons == {ONE_STEP: 1}
+    assert not any(step.outcome_known for step in steps)
+
+
+@pytest.mark.parametrize("outcome", [True, False, None])
+def test_the_outcome_of_an_imported_episode_is_that_of_the_log(outcome):
+    steps = transitions_of(build_with(make(1, "a", "b", success=outcome)), 1)
+    episode = Trajectory(Task("t", "recorded", "train", "", ""), tuple(steps))
+    assert episode.outcome is outcome and episode.success is bool(outcome)
 
 
 def test_copies_and_beginnings_count_once():

@@ -133,3 +133,19 @@ def test_a_directory_of_something_else_says_what_to_name(tmp_path):
 def test_another_rule_tells_the_outcome(layout):
     assert [episode.success for episode in read(layout, "last:No")] == [False, True, False, False]
     assert {episode.success for episode in read(layout, "unknown")} == {None}
+
+
+def test_an_unknown_outcome_stays_unknown_and_loses_no_further_step(layout):
+    steps = [
+        replace(step, reward=0.0, done=False, outcome_known=False) for step in steps_of(TASKS[3], "open")
+    ]
+    write_transitions(layout.trajectories("train"), steps_of_all()[:6] + steps)
+    entries = list(logged_episodes([layout.root], "transitions", outcome_rule("", 1.0), lambda text: text))
+    asked = []
+    imported = build(
+        entries, "recorded", held_out=0.0, longest_text=100, decide=lambda some: asked.extend(some) or some
+    )
+    assert imported.outcomes == {"success": 2, "failure": 1, "unknown": 1}
+    kept = [step for own in imported.transitions.values() for step in own if not step.outcome_known]
+    assert [step.action for step in kept] == ["pull", "use key"]
+    assert not asked, "the end that a judge would have to see is not there"

@@ -17,6 +17,7 @@ logged successes from failures of tasks that it was not trained on.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -69,21 +70,24 @@ class RewardModel:
         torch.nn.init.zeros_(self.head.bias)
 
     def learn_from_logs(self, episodes: Sequence[Trajectory], seed: int) -> LogTraining:
-        """Train on recorded episodes, without those of some tasks, and score these.
+        """Train on recorded episodes of a known outcome, without those of some tasks, and score these.
 
         Raises:
-            DataError: all episodes have the same outcome.
+            DataError: all known outcomes are the same, or none is known.
         """
-        outcomes = {one.success for one in episodes}
+        outcomes = Counter(one.outcome for one in episodes)
+        unknown = outcomes.pop(None, 0)
         if len(outcomes) < 2:
-            kind = "succeeded" if True in outcomes else "failed"
+            kind = "succeeded" if outcomes[True] else "failed"
             raise DataError(
-                f"All {len(episodes)} logged episodes that reward: hero_learnt would learn from {kind}.",
+                f"All {outcomes.total()} logged episodes that reward: hero_learnt would learn from {kind}, "
+                f"and {unknown} have no known outcome.",
                 "Expected successes and failures among the episodes of cloning.behaviours.",
                 "Set cloning.behaviours to behaviours that have both, or rl.algorithm.reward=hero, whose "
                 "score is the adapter's progress.",
             )
-        trained, held_out = split_by_task(episodes, seed)
+        judged = [one for one in episodes if one.outcome is not None]
+        trained, held_out = split_by_task(judged, seed)
         losses = self.learn(trained, seed)
         auc = area_under_curve([(self.score(one), one.success) for one in held_out])
         return LogTraining(losses, auc, len(held_out))
