@@ -16,7 +16,12 @@ _TOKENS = (
     r"github_pat_[A-Za-z0-9_]{20,}",
     r"hf_[A-Za-z0-9]{20,}",  # Hugging Face
     r"AIza[A-Za-z0-9_-]{30,}",  # Google
-    r"xox[a-z]-[A-Za-z0-9-]{10,}",  # Slack
+    r"xox[a-z]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}",  # Slack
+    r"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}",  # Stripe
+    r"glpat-[A-Za-z0-9_-]{20,}",  # GitLab
+    r"npm_[A-Za-z0-9]{30,}",
+    r"pypi-AgE[A-Za-z0-9_-]{16,}",
+    r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",  # SendGrid
 )
 _NAMES = (
     r"(?:api|access|secret|private|signing|encryption|account)[_-]?key",
@@ -26,6 +31,17 @@ _NAMES = (
 """What the values of settings are called that are secrets, in names such as DB_PASSWORD, too."""
 _IS = r"""\\*["']?\s*[=:]\s*\\*["']?"""
 """Between a name and its value; the quotes may be those of JSON in JSON."""
+_QUERY_NAMES = (
+    r"(?:access|auth|refresh|id|session|x-amz-security)?[_-]?(?:token|jwt)",
+    r"sig|(?:x-amz-|x-goog-)?signature|api[_-]?key|passw(?:or)?d|pwd",
+)
+"""Parameters of URLs whose values are secrets; in other text `token=` may be anything."""
+_OPTIONS = r"(?:(?:access|auth|api|refresh|client|db|admin|user)-)?(?:passw(?:or)?d|token|secret|api-?key)"
+_NO_VALUES = (
+    r"options?|flags?|arguments?|parameters?|switch|values?|with|from|instead|when|must|should|which|that|"
+    r"requires?|required|needs?|into|then|prompts?"
+)
+"""Words that stand behind the name of an option in a sentence."""
 _PRIVATE_KEY = r"[A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
 SECRETS = [
     rf"(?s)-----BEGIN {_PRIVATE_KEY}.*?(?:-----END {_PRIVATE_KEY}|\Z)",
@@ -35,10 +51,17 @@ SECRETS = [
     rf"(?i:\bauthorization{_IS}(?:basic|digest|token)\s+)"
     r"((?=\S{0,200}?(?:[0-9+/=]|[a-z][A-Z]))[A-Za-z0-9._+/-]{6,}={0,2})",
     r"""://[^\s/:@"'<>]{0,100}:([^\s/"'<>\[]{1,200})@""",
+    rf"(?i)[?&](?:amp;)?(?:{'|'.join(_QUERY_NAMES)})=" + r"""([^\s&"'<>\[\]\\#]{6,})""",
+    rf"(?i)(?<![\w-])--{_OPTIONS}" + r"""(?:\\*["'],\s*\\*["']|[ \t]*=[ \t]*|[ \t]+)\\*["']?"""
+    rf"((?!(?:{_NO_VALUES})\b)(?!(?-i:[A-Z_]+)(?:[\s\]|,.]|$))" + r"""[^\s"'<>$\[\]\\=-][^\s"'\\]{3,})""",
+    r"""(?i)\bcurl\b[^\n|;]{0,300}?[\s"'](?:-u\s*|--(?:proxy-)?user(?:\s+|=))["']?"""
+    r"""[^\s:"']{1,100}:([^\s"'\[]{1,200})""",
     rf"(?i)(?:{'|'.join(_NAMES)}){_IS}" + r"""((?:[^\s"',}\[\\]|\\(?![\\"'])){6,})""",
 ]
-"""Default of `data.mask`: private keys, JSON web tokens, keys of common services, headers, passwords in URLs,
-and what is called a key, a password, a secret or a token. Each pattern takes linear time."""
+"""Built-in patterns: private keys, JSON web tokens, keys of common services, headers, passwords and tokens in
+URLs and command lines, and what is called a key, a password, a secret or a token. Each takes linear time."""
+NOT_BUILT_IN = "none"
+"""Entry of `data.mask` that switches the built-in patterns off."""
 
 
 class DataConfig(Section):
@@ -73,10 +96,16 @@ class DataConfig(Section):
         description="Task families that models and policies train on (transfer to the others); empty: all.",
     )
     mask: list[str] = Field(
-        default_factory=lambda: list(SECRETS),
-        description="Regular expressions of secrets in imported logs: what they find, or their group, is "
-        "replaced by [masked].",
+        default_factory=list,
+        description="Regular expressions of secrets in imported logs, beside the built-in ones: what they "
+        "find, or their group, is replaced by [masked]. The entry none switches the built-in ones off.",
     )
     quarantine_share: float = Field(
         0.02, ge=0, le=1, description="Share of invalid rows above which validation stops the run."
     )
+
+    @property
+    def secret_patterns(self) -> list[str]:
+        """The built-in patterns of secrets, unless `mask` has the entry `none`, then those of `mask`."""
+        own = [pattern for pattern in self.mask if pattern != NOT_BUILT_IN]
+        return own if NOT_BUILT_IN in self.mask else [*SECRETS, *own]

@@ -148,8 +148,9 @@ def import_command(
 ) -> None:
     """Import logs of an agent as trajectories, and version them with DVC.
 
-    Secrets are masked (data.mask). Episodes without a known outcome keep it unknown: their last step is left
-    out. Copies, and episodes that are the beginning of a longer one, count once. What was left out is in
+    Secrets are masked; data.mask adds patterns to the built-in ones, and with the entry none replaces them.
+    Episodes without a known outcome keep it unknown: their last step is left out. Copies,
+    and episodes that are the beginning of a longer one, count once. What was left out is in
     .dreamgym/import/skipped.jsonl. The previous data stays in DVC's cache.
 
     Examples:

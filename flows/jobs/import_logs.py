@@ -103,7 +103,7 @@ def import_logs(
         DataError: a file cannot be read or written, fewer than three tasks are left, or no outcome is told.
     """
     rule = outcome_rule(options.outcome, options.success)
-    masker = Masker(config.data.mask)
+    masker = Masker(config.data.secret_patterns)
     longest = config.data.max_text_chars
     logged = logged_episodes(paths, options.form, rule, masker.mask)
     episodes = _episodes(logged, longest if options.cut else 0, report)
@@ -213,7 +213,7 @@ def _write(layout: DataLayout, imported: Imported) -> None:
 
 
 def _write_skipped(path: Path, imported: Imported, config: Config) -> None:
-    masker = Masker(config.data.mask)
+    masker = Masker(config.data.secret_patterns)
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [
         json.dumps(vars(replace(skipped, found=masker.mask(skipped.found))), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Masks secrets in logged texts: what a pattern of `data.mask` finds becomes `[masked]`."""
+"""Masks secrets in logged texts: what a pattern finds, built in or of `data.mask`, becomes `[masked]`."""
 
 from __future__ import annotations
 

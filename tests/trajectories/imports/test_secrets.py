@@ -50,10 +50,27 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
         (f"ghp_{LETTERS}", "[masked]"),
         (f"github_pat_11ABCDE_{LETTERS}", "[masked]"),
         (f"?key=AIza{LETTERS}", "?key=[masked]"),
+        (f"sk_live_{LETTERS}", "[masked]"),
+        (f"STRIPE=rk_live_{LETTERS}", "STRIPE=[masked]"),
+        (f"glpat-{LETTERS[:20]}", "[masked]"),
+        (f"npm_{LETTERS}", "[masked]"),
+        (f"pypi-AgEIcHlwaS5vcmc{LETTERS}", "[masked]"),
+        (f"SG.{LETTERS}.{LETTERS}", "[masked]"),
+        ("GET /a?token=abcd1234efgh&page=2", "GET /a?token=[masked]&page=2"),
+        ("https://x.blob/b?sv=1&sig=aB%2Fc12345%3D", "https://x.blob/b?sv=1&sig=[masked]"),
+        ("https://x/cb?access_token=abcd1234#top", "https://x/cb?access_token=[masked]#top"),
+        ("https://x/?q=1&api_key=abcd1234", "https://x/?q=1&api_key=[masked]"),
+        ("https://s3/x?X-Amz-Signature=0f0f0f0f", "https://s3/x?X-Amz-Signature=[masked]"),
+        ("login --password hunter22 --user a", "login --password [masked] --user a"),
+        ("login --token=abcd1234", "login --token=[masked]"),
+        ('["login", "--password", "hunter22"]', '["login", "--password", "[masked]"]'),
+        (r'{"cmd": "login --auth-token \"abcd1234\""}', r'{"cmd": "login --auth-token \"[masked]\""}'),
+        ("curl -s -u user:pass123 http://x", "curl -s -u user:[masked] http://x"),
+        ("curl --user 'bob:pw' http://x", "curl --user 'bob:[masked]' http://x"),
     ],
 )
 def test_secrets_are_masked_by_default(text, masked):
-    masker = Masker(load_config().data.mask)
+    masker = Masker(load_config().data.secret_patterns)
     assert masker.mask(text) == masked and masker.found == 1
     assert masker.mask(masked) == masked
 
@@ -78,24 +95,49 @@ def test_secrets_are_masked_by_default(text, masked):
         "-----BEGIN PUBLIC KEY-----",
         "PWD=/opt/project PRIMARY_KEY=customer_number",
         "ls -la; cat secret.txt; keyboard = mechanical",
+        "the token of my affection",
+        "password is required",
+        "The --password option is required; --token must be given, --secret with care",
+        "usage: login [--token TOKEN] [--password PASSWORD] [--api-key KEY_ID] --secret <secret>",
+        "docker login --password-stdin; run --token-count 4096 --tokens 4096 --password $PASSWORD",
+        "npm_config_registry=https://r npm_package_version and pypi-publish-workflow-for-releases",
+        "sk_live_performances of the glpat-band",
+        "https://shop/list?sign=libra-and-virgo&page=2&sig=1 and ?tokens=4096000",
+        "curl -u user http://host:80/path and curl -s http://host:80 | grep a:b",
+        "the curl of her hair: -u turn",
     ],
 )
 def test_ordinary_texts_stay(text):
-    masker = Masker(load_config().data.mask)
+    masker = Masker(load_config().data.secret_patterns)
     assert masker.mask(text) == text and not masker.found
 
 
 @pytest.mark.parametrize(
-    "part", ["x", "eyJ", "password", "a://b:", "sk-", "secret ", "authorization: basic ", "\\"]
+    "part",
+    ["x", "eyJ", "password", "a://b:", "sk-", "secret ", "authorization: basic ", "\\"]
+    + ["curl ", "curl -u ", "--token ", "?token=", "&amp;", "SG.a", "--password \t"],
 )
 def test_long_texts_take_linear_time(part):
-    masker = Masker(load_config().data.mask)
+    masker = Masker(load_config().data.secret_patterns)
     began = time.process_time()
     masker.mask("password=" + part * (1_000_000 // len(part)))
     assert time.process_time() - began < 10, "quadratic time would take hours"
 
 
-def test_patterns_of_secrets_are_those_of_the_config():
-    assert Masker(load_config(None, [r"data.mask=[room \d+]"]).data.mask).mask("room 12") == "[masked]"
+@pytest.mark.parametrize(
+    ("mask", "masked"),
+    [
+        (r"[room \d+]", "[masked]: password=[masked]"),
+        (r"[none, room \d+]", "[masked]: password=hunter22"),
+        ("[none]", "room 12: password=hunter22"),
+        ("[]", "room 12: password=[masked]"),
+    ],
+)
+def test_patterns_of_the_config_are_added_to_the_built_in_ones(mask, masked):
+    config = load_config(None, [f"data.mask={mask}"])
+    assert Masker(config.data.secret_patterns).mask("room 12: password=hunter22") == masked
+
+
+def test_a_pattern_that_cannot_be_used_is_named():
     with pytest.raises(ConfigError, match=r"data.mask has '\('.*no regular expression"):
         Masker(["("])
