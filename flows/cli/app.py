@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -38,6 +38,14 @@ from flows.cli.command import (
     prepare_run,
     report_failures,
     show_progress,
+)
+from flows.cli.preparation.log_options import (
+    CutTexts,
+    HeldOutShare,
+    LeastSuccess,
+    LogBehaviour,
+    LogForm,
+    LogOutcome,
 )
 from flows.cli.preparation.logs import prepare_refinement, prepare_run_on_logs
 from flows.cli.preparation.rounds import prepare_next_round
@@ -93,13 +101,12 @@ def retrain(
             "The config is then configs/logs.yaml.",
         ),
     ] = None,
-    form: Annotated[
-        Literal["openai", "otel", "datasets", "steps", "transitions"],
-        typer.Option("--as", help="Of --logs: what the records are, as in `dreamgym import`."),
-    ] = "openai",
-    outcome: Annotated[
-        str, typer.Option(help="Of --logs: how a success is told, as in `dreamgym import`.")
-    ] = "",
+    form: LogForm = "openai",
+    outcome: LogOutcome = "",
+    success: LeastSuccess = 1.0,
+    held_out: HeldOutShare = 0.1,
+    behaviour: LogBehaviour = "policy",
+    cut: CutTexts = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Run nothing; print which stages would be reused or run, and why."),
@@ -115,14 +122,16 @@ def retrain(
     real environment, evaluate, promote. Stages with unchanged inputs are reused from earlier runs. In a fresh
     clone the data is pulled first. --dry-run compares each stage with its nearest earlier result.
 
-    With --logs there is no live world: the policy is trained in the dream alone, and nothing is promoted. For
-    more options of the import, type `dreamgym import` first, then `retrain --config configs/logs.yaml`.
+    With --logs there is no live world: the policy is trained in the dream alone, and nothing is promoted. The
+    logs are read as by `dreamgym import`, with the same options.
 
     Examples:
 
         dreamgym retrain
 
         dreamgym retrain --logs agent.jsonl
+
+        dreamgym retrain --logs steps.jsonl --as steps --success 0.8 --behaviour expert
 
         dreamgym retrain --config configs/cpu.yaml seed=1 rl.real.budget=2000
 
@@ -138,13 +147,13 @@ def retrain(
                     next_step="Type dreamgym import FILE, then dreamgym retrain --config configs/logs.yaml "
                     "--dry-run.",
                 )
-            options = ImportOptions(form, outcome, needs_success=True)
+            options = ImportOptions(form, outcome, success, held_out, behaviour, cut, needs_success=True)
             settings, workspace = prepare_run_on_logs(page, logs, options, config, overrides, root)
-        elif outcome or form != "openai":
+        elif given := _changed_log_options(form, outcome, success, held_out, behaviour, cut):
             raise ConfigError(
-                "--outcome or --as without --logs.",
-                "They say how a log is read.",
-                "Add --logs FILE, or leave them out.",
+                f"{' and '.join(given)} without --logs.",
+                "Expected a log: this says how one is read.",
+                f"Add --logs FILE, or leave {' and '.join(given)} out.",
             )
         else:
             settings, workspace = prepare_run(config, overrides, root)
@@ -159,6 +168,20 @@ def retrain(
             return
 
         _run_to_report(page, settings, workspace, debug, lambda: retrain_flow(settings, workspace))
+
+
+def _changed_log_options(*values: object) -> list[str]:
+    """Return the names of the options of logs whose values are not the defaults."""
+    defaults: dict[str, object] = {
+        "--as": "openai",
+        "--outcome": "",
+        "--success": 1.0,
+        "--held-out": 0.1,
+        "--behaviour": "policy",
+        "--cut": False,
+    }
+    pairs = zip(defaults.items(), values, strict=True)
+    return [name for (name, default), value in pairs if value != default]
 
 
 @app.command()

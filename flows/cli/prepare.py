@@ -26,6 +26,14 @@ from flows.cli.command import (
     report_failures,
 )
 from flows.cli.data import COMMIT_HINT
+from flows.cli.preparation.log_options import (
+    CutTexts,
+    HeldOutShare,
+    LeastSuccess,
+    LogBehaviour,
+    LogForm,
+    LogOutcome,
+)
 from flows.printing.output import JsonFile, Output, output
 
 if TYPE_CHECKING:
@@ -113,34 +121,12 @@ def import_command(
             help="Files, plain or .gz, or directories of them; then overrides of the config.",
         ),
     ],
-    form: Annotated[
-        Literal["openai", "otel", "datasets", "steps", "transitions"],
-        typer.Option(
-            "--as",
-            help="What the records are: lists of messages in JSON Lines, OpenTelemetry spans in JSON, a "
-            "Hugging Face dataset on disk, steps of Gymnasium or OpenEnv in JSON Lines, or a directory of "
-            "this project's own tables of transitions.",
-        ),
-    ] = "openai",
-    outcome: Annotated[
-        str,
-        typer.Option(
-            help="field:PATH, last:PATTERN (found in the last observation: success), judge (the model at "
-            "endpoint is asked where the usual fields tell nothing) or unknown. Default: the usual fields, "
-            "such as success, reward or metadata.success."
-        ),
-    ] = "",
-    success: Annotated[float, typer.Option(help="Least number that is a success.")] = 1.0,
-    held_out: Annotated[
-        float, typer.Option(min=0.0, max=0.45, help="Share of tasks for fidelity, and again for tests.")
-    ] = 0.1,
-    behaviour: Annotated[
-        Literal["expert", "noisy", "near_miss", "random", "policy"],
-        typer.Option(help="Who acted, where the log does not say it."),
-    ] = "policy",
-    cut: Annotated[
-        bool, typer.Option("--cut", help="Cut texts that are too long; default: leave their episodes out.")
-    ] = False,
+    form: LogForm = "openai",
+    outcome: LogOutcome = "",
+    success: LeastSuccess = 1.0,
+    held_out: HeldOutShare = 0.1,
+    behaviour: LogBehaviour = "policy",
+    cut: CutTexts = False,
     json_file: JsonFile = None,
     config: ConfigFile = None,
     root: Root = None,
@@ -149,8 +135,8 @@ def import_command(
     """Import logs of an agent as trajectories, and version them with DVC.
 
     Secrets are masked; data.mask adds patterns to the built-in ones, and with the entry none replaces them.
-    Episodes without a known outcome keep it unknown: their last step is left out. Copies,
-    and episodes that are the beginning of a longer one, count once. What was left out is in
+    Episodes without a known outcome keep it unknown: their last step is left out. Copies, and
+    episodes that are the beginning of a longer one, count once. What was left out is in
     .dreamgym/import/skipped.jsonl. The previous data stays in DVC's cache.
 
     Examples:

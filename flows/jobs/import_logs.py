@@ -26,7 +26,7 @@ from components.trajectories.imports.dataset import SPLITS, Imported, TooFewTask
 from components.trajectories.imports.judged_outcomes import OutcomeJudge
 from components.trajectories.imports.log_formats import LogFormat, logged_episodes
 from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped
-from components.trajectories.imports.outcomes import JUDGE, outcome_rule
+from components.trajectories.imports.outcomes import JUDGE, NumbersSeen, outcome_rule
 from components.trajectories.imports.secrets import Masker
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.jobs.collect import STAGED, move_files
@@ -102,7 +102,8 @@ def import_logs(
         EndpointError: the judge's endpoint refuses every question, or gives no usable answer.
         DataError: a file cannot be read or written, fewer than three tasks are left, or no outcome is told.
     """
-    rule = outcome_rule(options.outcome, options.success)
+    numbers = NumbersSeen()
+    rule = outcome_rule(options.outcome, options.success, numbers)
     masker = Masker(config.data.secret_patterns)
     longest = config.data.max_text_chars
     logged = logged_episodes(paths, options.form, rule, masker.mask)
@@ -126,7 +127,7 @@ def import_logs(
         _write_skipped(root / SKIPPED, error.imported, config)
         raise
     _write_skipped(root / SKIPPED, imported, config)
-    _require_outcomes(imported, options)
+    _require_outcomes(imported, options, numbers.highest)
     layout = DataLayout.of(root, WORLD)
     if any(path.is_file() for path in (root / "data").rglob("*")):
         report(f"The previous data stays in DVC's cache as {snapshot(root).hash}")
@@ -136,7 +137,7 @@ def import_logs(
     return ImportedData(imported, masker.found, version, judging)
 
 
-def _require_outcomes(imported: Imported, options: ImportOptions) -> None:
+def _require_outcomes(imported: Imported, options: ImportOptions, highest: float | None) -> None:
     """Raise DataError if a named field told no outcome, or if a run needs a success and there is none."""
     if options.outcome.startswith("field:") and set(imported.outcomes) == {"unknown"}:
         raise DataError(
@@ -147,10 +148,15 @@ def _require_outcomes(imported: Imported, options: ImportOptions) -> None:
         )
     if options.needs_success and not any(step.reward > 0 for step in imported.transitions["train"]):
         outcomes = ", ".join(f"{count:,} {name}" for name, count in imported.outcomes.items())
+        number, advice = "", ""
+        if highest is not None and highest < options.success:
+            number = f" The highest number among the outcomes is {highest}; --success is {options.success:g}."
+            advice = f", or which number is one: --success {highest}"
         raise DataError(
-            f"No training episode is known as a success ({outcomes}).",
+            f"No training episode is known as a success ({outcomes}).{number}",
             "Expected at least one: a dream learns from successes what is rewarded.",
-            "Say how a success is told: --outcome field:PATH, last:PATTERN or judge. Nothing was imported.",
+            f"Say how a success is told: --outcome field:PATH, last:PATTERN or judge{advice}. Nothing was "
+            "imported.",
         )
 
 

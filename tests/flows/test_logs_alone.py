@@ -143,7 +143,7 @@ def test_a_dry_run_imports_nothing_and_says_what_to_type(repository, trained):
     code, text, _ = retrain(repository, "--logs", "agent.jsonl", "--dry-run")
     assert code != 0 and "dreamgym import FILE, then dreamgym retrain" in text
     code, text, _ = retrain(repository, "--outcome", "unknown")
-    assert code != 0 and "--outcome or --as without --logs" in text
+    assert code != 0 and "--outcome without --logs" in text
 
 
 def test_after_an_import_a_run_on_it_is_fitted_in_the_same_way(repository, trained, tmp_path):

@@ -30,6 +30,9 @@ OTHER_TASKS = (
     "Add episodes of other tasks. A record names its task in a field `task`, `instruction` or `goal`; "
     "docs/guides/own-logs.md has the forms."
 )
+LONG_TEXT = "a text that is too long"
+NO_UNICODE = "a text that is not valid Unicode"
+ONE_STEP = "one step, of which nobody knows the outcome"
 ADVICE = {
     "a line that is not JSON": "If the file is one JSON document, write one record a line: "
     "jq -c '.[]' FILE > log.jsonl. If it is of another kind, name it with --as.",
@@ -38,11 +41,9 @@ ADVICE = {
     "an unknown role": "Roles are system, user, assistant and tool. If the file is one JSON list of records, "
     "write one a line: jq -c '.[]' FILE > log.jsonl.",
     "a step without the name of its episode": "Name the episode of each step in a field `episode_id`.",
+    ONE_STEP: "Say how an outcome is told: --outcome field:PATH, last:PATTERN or judge.",
 }
 """Kind of what was left out -> what to do, in the order in which it is looked for."""
-LONG_TEXT = "a text that is too long"
-NO_UNICODE = "a text that is not valid Unicode"
-ONE_STEP = "one step, of which nobody knows the outcome"
 Decide = Callable[[Sequence[LoggedEpisode]], list[LoggedEpisode]]
 """Episodes without a known outcome -> the same episodes, with the outcomes that somebody told."""
 

@@ -24,7 +24,22 @@ OutcomeRule = Callable[[Mapping[str, Any], tuple[LoggedStep, ...]], bool | None]
 """(record without its messages, steps) -> the outcome; None if it is unknown."""
 
 
-def outcome_rule(text: str, threshold: float) -> OutcomeRule:
+class NumbersSeen:
+    """Remembers the highest number that an outcome was read from.
+
+    Attributes:
+        highest: None if no outcome was a number so far.
+    """
+
+    def __init__(self) -> None:
+        self.highest: float | None = None
+
+    def add(self, number: float) -> None:
+        """Take one more number into account."""
+        self.highest = number if self.highest is None else max(self.highest, number)
+
+
+def outcome_rule(text: str, threshold: float, seen: NumbersSeen | None = None) -> OutcomeRule:
     """The rule that `--outcome` names.
 
     Args:
@@ -33,17 +48,18 @@ def outcome_rule(text: str, threshold: float) -> OutcomeRule:
             last action of an episode that ends with it; `judge` looks for `USUAL_FIELDS`, and
             `judged_outcomes.py` asks about the other episodes afterwards; `unknown` tells nothing.
         threshold: least number that is a success.
+        seen: told about each number that an outcome is read from.
 
     Raises:
         ConfigError: the text is none of these, or the pattern is no regular expression.
     """
     kind, _, rest = text.partition(":")
     if text in ("", JUDGE):
-        return lambda record, steps: _first_known(record, threshold)
+        return lambda record, steps: _first_known(record, threshold, seen)
     if text == "unknown":
         return lambda record, steps: None
     if kind == "field" and rest:
-        return lambda record, steps: read_outcome(_at(record, rest), threshold)
+        return lambda record, steps: read_outcome(_at(record, rest), threshold, seen)
     if kind == "last" and rest:
         pattern = _compiled(rest)
         return lambda record, steps: bool(pattern.search(_last_text(steps)))
@@ -54,8 +70,12 @@ def outcome_rule(text: str, threshold: float) -> OutcomeRule:
     )
 
 
-def read_outcome(value: object, threshold: float) -> bool | None:
-    """The outcome that a value of a log spells; None if it spells none, as NaN does."""
+def read_outcome(value: object, threshold: float, seen: NumbersSeen | None = None) -> bool | None:
+    """The outcome that a value of a log spells; None if it spells none, as NaN and infinity do.
+
+    Args:
+        threshold, seen: as in `outcome_rule`.
+    """
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -66,16 +86,26 @@ def read_outcome(value: object, threshold: float) -> bool | None:
             value = float(word)
         except ValueError:
             return None
-    if isinstance(value, int | float) and not math.isnan(value):
+    if isinstance(value, int | float) and _is_finite(value):
+        if seen is not None:
+            seen.add(float(value))
         return value >= threshold
     return None
 
 
-def _first_known(record: Mapping[str, Any], threshold: float) -> bool | None:
+def _is_finite(value: float) -> bool:
+    """Whether a number is finite as a float; JSON can spell integers that are not."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _first_known(record: Mapping[str, Any], threshold: float, seen: NumbersSeen | None) -> bool | None:
     metadata = record.get("metadata")
     for section in (record, metadata if isinstance(metadata, Mapping) else {}):
         for name in USUAL_FIELDS:
-            outcome = read_outcome(section.get(name), threshold)
+            outcome = read_outcome(section.get(name), threshold, seen)
             if outcome is not None:
                 return outcome
     return None

@@ -90,6 +90,43 @@ def test_mistakes_are_named(repository, monkeypatch, words, message):
     assert not (repository / "data").exists()
 
 
+def test_a_log_below_the_least_success_is_refused_with_the_highest_number(repository):
+    log = repository / "scores.jsonl"
+    log.write_text("".join(conversation(n, "A house.", success=None, score=n / 10) for n in range(9)))
+    options = import_logs.ImportOptions(needs_success=True)
+    words = r"9 failure.* highest number among the outcomes is 0\.8; --success is 1\..*--success 0\.8\."
+    with pytest.raises(DataError, match=words):
+        import_logs.import_logs([log], load_config(), repository, options)
+    unknown = import_logs.ImportOptions(outcome="unknown", needs_success=True)
+    with pytest.raises(DataError, match=r"one step, of which.*\(9\).*--outcome field:PATH"):
+        import_logs.import_logs([log], load_config(), repository, unknown)
+    assert not (repository / "data").exists()
+
+
+class Prepared(Exception):
+    """Ends a command where the import would begin."""
+
+
+def test_retrain_reads_logs_with_the_options_of_import(monkeypatch):
+    given = []
+
+    def prepare(page, logs, options, *further):
+        given.append(options)
+        raise Prepared
+
+    monkeypatch.setattr(cli, "prepare_run_on_logs", prepare)
+    words = ["--as", "steps", "--outcome", "field:score", "--success", "0.8", "--held-out", "0.2"]
+    words += ["--behaviour", "expert", "--cut"]
+    CliRunner().invoke(cli.app, ["retrain", "--logs", "a.jsonl", *words, "--debug"])
+    CliRunner().invoke(cli.app, ["retrain", "--logs", "a.jsonl", "--debug"])
+    assert given == [
+        import_logs.ImportOptions("steps", "field:score", 0.8, 0.2, "expert", True, needs_success=True),
+        import_logs.ImportOptions(needs_success=True),
+    ]
+    done = CliRunner().invoke(cli.app, ["retrain", "--success", "0.8", "--cut"])
+    assert done.exit_code and "--success and --cut without --logs" in " ".join(done.output.split())
+
+
 def test_the_recorded_world_says_what_it_has_not():
     adapter = make_adapter(load_config(None, ["environment.name=recorded"]).environment)
     task = Task("recorded/log/1", "recorded", "train", "open the door", "You see a door.")
