@@ -8,19 +8,13 @@ name in different logs (`rotated_files.py`) are different ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from components.trajectories.imports.line_copies import Line, has_line_ids, time_field, without_copies
+from components.trajectories.imports.line_times import in_order_of_times
 from components.trajectories.imports.logged_episode import Skipped, Unusable
 from components.trajectories.imports.message_lists import IDS
 from components.trajectories.imports.rotated_files import log_of
-
-NO_TIME = "a time that is neither ISO 8601 nor a number"
-MIXED_TIMES = "a conversation with dates and numbers as times"
-_MOST_SECONDS = 10**11
-"""A larger number counts milliseconds, microseconds or nanoseconds; as seconds it is the year 5138."""
 
 
 def whole_records(lines: Iterable[tuple[str, Any] | Skipped]) -> Iterator[tuple[str, Any] | Skipped]:
@@ -51,7 +45,7 @@ def whole_records(lines: Iterable[tuple[str, Any] | Skipped]) -> Iterator[tuple[
 def _whole_record(name: str, messages: Sequence[Line]) -> Iterator[tuple[str, Any] | Skipped]:
     """The record of one conversation, behind the copies of its messages."""
     try:
-        ordered = _in_order(messages)
+        ordered = in_order_of_times(messages, time_field(messages))
     except Unusable as problem:
         yield Skipped(problem.reason, messages[0][0], problem.found)
         return
@@ -61,56 +55,3 @@ def _whole_record(name: str, messages: Sequence[Line]) -> Iterator[tuple[str, An
     record.pop("role")
     record.pop("content", None)
     yield kept[0][0], record | {"episode_id": name, "messages": [message for _, message in kept]}
-
-
-def _in_order(messages: Sequence[Line]) -> Sequence[Line]:
-    """The messages in the order of their times.
-
-    Raises:
-        Unusable: a time cannot be read, or some times are dates and some are numbers.
-    """
-    field = time_field(messages)
-    if not field:
-        return messages
-    dates = [_date(message[field]) for _, message in messages]
-    seconds = [_seconds(message[field]) for _, message in messages]
-    for (_, message), date, number in zip(messages, dates, seconds, strict=True):
-        if date is None and number is None:
-            raise Unusable(NO_TIME, message[field])
-    if None not in dates:
-        return _sorted(messages, dates)
-    if None not in seconds:
-        return _sorted(messages, seconds)
-    raise Unusable(MIXED_TIMES, [message[field] for _, message in messages])
-
-
-def _sorted(messages: Sequence[Line], times: Sequence[Any]) -> list[Line]:
-    order = sorted(range(len(messages)), key=times.__getitem__)
-    return [messages[number] for number in order]
-
-
-def _seconds(value: object) -> Decimal | None:
-    """The number of seconds that a number, or a text of one, spells; None for all else."""
-    if not isinstance(value, int | float | str) or isinstance(value, bool):
-        return None
-    try:
-        seconds = Decimal(str(value).strip())
-    except InvalidOperation:
-        return None
-    if not seconds.is_finite():
-        return None
-    for _ in ("milliseconds", "microseconds", "nanoseconds"):
-        if abs(seconds) > _MOST_SECONDS:
-            seconds /= 1000
-    return seconds
-
-
-def _date(value: object) -> datetime | None:
-    """The time that a text in ISO 8601 spells, in UTC if it names no zone; None for all else."""
-    if not isinstance(value, str):
-        return None
-    try:
-        date = datetime.fromisoformat(value.strip().upper())
-    except ValueError:
-        return None
-    return date if date.tzinfo else date.replace(tzinfo=UTC)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from components.errors import DataError
 from components.records import TEST, TRAIN, Task, Transition, is_storable
 from components.trajectories.imports.copies import without_copies
+from components.trajectories.imports.json_lines import LONG_DOCUMENT, LONG_LINE
 from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped, Unusable
 
 END = "The episode is over."
@@ -33,7 +34,13 @@ OTHER_TASKS = (
 LONG_TEXT = "a text that is too long"
 NO_UNICODE = "a text that is not valid Unicode"
 ONE_STEP = "one step, of which nobody knows the outcome"
+_SPANS_A_LINE = (
+    "jq -c '.resourceSpans[].scopeSpans[].spans[] | {resourceSpans: [{scopeSpans: [{spans: [.]}]}]}' FILE "
+    "> spans.jsonl."
+)
 ADVICE = {
+    LONG_DOCUMENT: f"Write one span a line: {_SPANS_A_LINE}",
+    LONG_LINE: f"Split it into shorter lines. Of an OpenTelemetry export: {_SPANS_A_LINE}",
     "a line that is not JSON": "If the file is one JSON document, write one record a line: "
     "jq -c '.[]' FILE > log.jsonl. If it is of another kind, name it with --as.",
     "no list of messages": "Name the list `messages` in each record, or the kind of log with --as otel, "

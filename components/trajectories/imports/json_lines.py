@@ -26,6 +26,9 @@ _DAMAGE = (gzip.BadGzipFile, EOFError, zlib.error)
 DAMAGED_FILE = "a compressed file that is cut off or damaged"
 BROKEN_LINE = "a line that is not JSON"
 LONG_LINE = f"a line of more than {MOST_LINE_BYTES >> 20} MiB"
+LONG_DOCUMENT = f"a JSON document over many lines of more than {MOST_LINE_BYTES >> 20} MiB"
+_OPENINGS = (b"{", b"[")
+"""First lines of a JSON document over many lines, as `json.dumps(..., indent=1)` or `jq` writes it."""
 
 
 def log_files(paths: Sequence[Path]) -> list[Path]:
@@ -97,6 +100,8 @@ def records(path: Path, folder: Path | None = None) -> Iterator[tuple[str, Any] 
 def documents(path: Path, folder: Path | None = None) -> Iterator[tuple[str, Any] | Skipped]:
     """As `records`, and a file that is one JSON document over many lines is one record.
 
+    A document that is too long is skipped as a whole.
+
     Raises:
         DataError: the file cannot be read.
     """
@@ -110,6 +115,9 @@ def documents(path: Path, folder: Path | None = None) -> Iterator[tuple[str, Any
         if isinstance(whole, tuple):
             yield whole
             return
+    if len(text) > MOST_LINE_BYTES and text.split(b"\n", 1)[0].strip() in _OPENINGS:
+        yield Skipped(LONG_DOCUMENT, _name(path, folder))
+        return
     yield from records(path, folder)
 
 

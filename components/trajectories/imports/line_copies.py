@@ -3,13 +3,14 @@
 Equal lines need not be copies: an agent may wait twice. A line is a copy of an equal one of its episode if
 
 - all lines have a number in the episode, or an id that no two different lines share; or
-- all lines have a time, and the equal line stands directly before it or in another file.
+- all lines have a time, and the equal line stands directly before it or in another file; or
+- the equal line stands directly before it, and the line cannot follow itself (`cannot_repeat`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from components.trajectories.imports.logged_episode import Skipped
@@ -23,7 +24,11 @@ Line = tuple[str, Mapping[str, Any]]
 
 
 def without_copies(
-    lines: Sequence[Line], *, has_id: bool, has_time: bool
+    lines: Sequence[Line],
+    *,
+    has_id: bool,
+    has_time: bool,
+    cannot_repeat: Callable[[Mapping[str, Any]], bool] = lambda line: False,
 ) -> tuple[list[Line], list[Skipped]]:
     """Return the lines of one episode without copies, and the copies.
 
@@ -31,6 +36,7 @@ def without_copies(
         lines: in their order.
         has_id: each line has its number in the episode, or an id.
         has_time: each line has the time at which it was written.
+        cannot_repeat: whether a line cannot happen twice in a row, as a step that leads to another state.
     """
     contents = [json.dumps(record, sort_keys=True) for _, record in lines]
     if len(set(contents)) == len(contents):
@@ -42,7 +48,8 @@ def without_copies(
     for (place, record), content in zip(lines, contents, strict=True):
         in_files = files.setdefault(content, set())
         is_repeated = content == previous or file_of(place) not in in_files
-        if in_files and (has_id or (has_time and is_repeated)):
+        is_certain = has_id or (content == previous and cannot_repeat(record))
+        if in_files and (is_certain or (has_time and is_repeated)):
             copies.append(Skipped(COPY, place))
         else:
             kept.append((place, record))

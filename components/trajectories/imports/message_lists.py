@@ -11,6 +11,9 @@ them may name the episode (`id`, `episode_id`, ...), the task (`task`, `instruct
   before it the thought; a reply without `Action:` is an action as a whole. Text in `<think>` and
   `reasoning_content` is thought.
 - The messages up to the next reply are the observation, results of parallel calls in the order of the calls.
+  An episode in which one of them has a result and another has none is not used.
+- A list of messages may be JSON text, as in columns of tables. The result of a tool that is a JSON object, a
+  number or a truth value becomes JSON text.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import Any
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Unusable
 from components.trajectories.imports.outcomes import OutcomeRule
 
+NO_RESULT = "a parallel tool call without a result"
 IDS = ("episode_id", "conversation_id", "session_id", "trace_id", "id", "uuid", "uid")
 TASKS = ("instruction", "task", "goal", "objective", "question", "query")
 _LISTS = ("messages", "conversation", "conversations", "trajectory")
@@ -76,9 +80,10 @@ def episode_of(
 def _messages(record: Any) -> Sequence[Any]:
     """The messages of a record, in order."""
     if isinstance(record, Mapping):
-        found: Any = next((record[name] for name in _LISTS if isinstance(record.get(name), list)), None)
-        if found is None and isinstance(record.get("prompt"), list):
-            found = [*record["prompt"], *_as_list(record.get("completion"))]
+        lists = (_decoded(record.get(name)) for name in _LISTS)
+        found: Any = next((value for value in lists if isinstance(value, list)), None)
+        if found is None and isinstance(prompt := _decoded(record.get("prompt")), list):
+            found = [*prompt, *_as_list(_decoded(record.get("completion")))]
         if found is None and isinstance(record.get("request"), Mapping):
             found = [*_as_list(record["request"].get("messages")), *_answers(record.get("response"))]
         record = found
@@ -87,6 +92,16 @@ def _messages(record: Any) -> Sequence[Any]:
     if not record:
         raise Unusable("an empty list of messages")
     return record
+
+
+def _decoded(value: Any) -> Any:
+    """The list that a text spells in JSON; any other value as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith("["):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -111,7 +126,10 @@ class _Message:
         self.role = _ROLES.get(role, role)
         if self.role not in ("system", "user", "assistant", "tool"):
             raise Unusable("an unknown role", role or message)
-        text = _text(message.get("content", message.get("value")))
+        content = message.get("content", message.get("value"))
+        if self.role == "tool" and isinstance(content, Mapping | int | float):
+            content = json.dumps(content, ensure_ascii=False)
+        text = _text(content)
         thought = _text(message.get("reasoning_content", message.get("reasoning")))
         if self.role == "assistant" and (match := _THINK.match(text)):
             thought, text = thought or match[1], text[match.end() :]
@@ -188,6 +206,9 @@ def _step(reply: _Message, answers: Sequence[_Message]) -> LoggedStep:
     if not action:
         raise Unusable("an empty reply")
     order = {call_id: number for number, (call_id, _) in enumerate(reply.calls)}
+    answered = order.keys() & {answer.answers for answer in answers}
+    if answered and (without := order.keys() - answered):
+        raise Unusable(NO_RESULT, next(action for call_id, action in reply.calls if call_id in without))
     sorted_answers = sorted(answers, key=lambda answer: order.get(answer.answers, len(order)))
     return LoggedStep(thought, action, _joined(sorted_answers) if answers else None)
 

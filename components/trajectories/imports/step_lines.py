@@ -6,7 +6,8 @@ A line of JSON Lines is one step, with the name of its episode, or one episode w
 - `observation` (or `obs`, `state`): what the agent saw before it, text or a structure;
 - `next_observation` (or `next_obs`, `next_state`): what came back; without it, the next step's observation;
 - `step` (or `t`, `step_id`): its number in the episode, from 0 or 1 without a gap, which orders the steps;
-  without it, the order of the log does, and a lost step cannot be noticed;
+  without it, `timestamp` does if all steps have one, else the order of the log, and a lost step cannot be
+  noticed;
 - `terminated`, `truncated`, `done`: whether the episode is over after it; no step may follow;
 - `reward`, `info`, `thought`: what there is of them.
 
@@ -25,6 +26,7 @@ from itertools import pairwise
 from typing import Any
 
 from components.trajectories.imports.line_copies import Line, has_field, has_line_ids, without_copies
+from components.trajectories.imports.line_times import in_order_of_times
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped, Unusable
 from components.trajectories.imports.message_lists import IDS, TASKS
 from components.trajectories.imports.outcomes import OutcomeRule
@@ -71,12 +73,30 @@ def step_episodes(lines: Iterable[tuple[str, Any] | Skipped]) -> Iterator[tuple[
     for (log, name), steps in episodes.items():
         numbers = _numbers(steps)
         has_id = None not in numbers or has_line_ids(steps)
-        kept, copies = without_copies(steps, has_id=has_id, has_time=has_field("timestamp", steps))
+        has_time = has_field("timestamp", steps)
+        ordered = _by_time(steps) if None in numbers and has_time else steps
+        kept, copies = without_copies(
+            ordered, has_id=has_id, has_time=has_time, cannot_repeat=_leads_elsewhere
+        )
         yield from copies
         if log in logs_from_zero and not {0, None} & {*numbers}:
             yield Skipped(NO_BEGINNING, kept[0][0], "step 0 is missing; other episodes of this log have it")
         else:
             yield kept[0][0], {"episode_id": name, "steps": [record for _, record in kept]}
+
+
+def _leads_elsewhere(step: Mapping[str, Any]) -> bool:
+    """Return whether another observation came back than the step began with: so it cannot follow itself."""
+    before, after = _text(_first(step, BEFORE)), _text(_first(step, AFTER))
+    return bool(before and after and before != after)
+
+
+def _by_time(steps: Sequence[Line]) -> Sequence[Line]:
+    """Return the steps in the order of their times, or as they are if the times cannot be compared."""
+    try:
+        return in_order_of_times(steps, "timestamp")
+    except Unusable:
+        return steps
 
 
 def _numbers(steps: Sequence[Line]) -> list[int | None]:

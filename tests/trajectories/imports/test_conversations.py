@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from components.trajectories.imports.conversations import MIXED_TIMES, NO_TIME
 from components.trajectories.imports.line_copies import COPY
+from components.trajectories.imports.line_times import MIXED_TIMES, NO_TIME
 from components.trajectories.imports.log_formats import logged_episodes
 from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped
 from components.trajectories.imports.outcomes import outcome_rule

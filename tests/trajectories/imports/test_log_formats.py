@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +14,9 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 from components.errors import DataError
+from components.trajectories.imports import json_lines
 from components.trajectories.imports.dataset import NOTHING, TooFewTasks, build
+from components.trajectories.imports.json_lines import LONG_DOCUMENT, LONG_LINE
 from components.trajectories.imports.log_formats import logged_episodes
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped
 from components.trajectories.imports.otel.export import ODD_ATTRIBUTE
@@ -261,6 +266,12 @@ def test_datasets_on_disk(tmp_path, kind):
     require_both(read(path, "datasets")[0])
 
 
+def test_a_column_of_messages_may_be_json_text(tmp_path):
+    records = [record | {"messages": json.dumps(record["messages"])} for record in message_records()]
+    parquet.write_table(pa.Table.from_pylist(records), tmp_path / "log.parquet")
+    require_both(read(tmp_path / "log.parquet", "datasets")[0])
+
+
 def test_messages_with_and_without_calls_in_one_dataset(tmp_path):
     call = {"id": "1", "function": {"name": "open", "arguments": "{}"}}
     messages = [
@@ -356,6 +367,27 @@ def test_calls_and_responses_of_tools_in_spans(tmp_path):
     episodes, _ = read(write_lines(tmp_path / "spans.jsonl", [export]), "otel")
     episode = max(episodes, key=lambda one: len(one.steps))
     assert episode.steps[0] == LoggedStep("try", 'open({"box": 1})', '{"state": "open"}')
+
+
+@pytest.mark.skipif(not shutil.which("jq"), reason="jq is not installed")
+@pytest.mark.parametrize(("indent", "reason"), [(None, LONG_LINE), (1, LONG_DOCUMENT)])
+def test_what_is_advised_for_a_long_export_makes_it_readable(tmp_path, monkeypatch, indent, reason):
+    exports = [json.loads(line) for line in (EXAMPLES / "spans.jsonl").read_text().splitlines()]
+    spans = [one for export in exports for one in export["resourceSpans"]]
+    path = tmp_path / "spans.json"
+    path.write_text(json.dumps({"resourceSpans": spans}, indent=indent))
+    whole, _ = read(path, "otel", "field:evaluation.success")
+    longest = max(len(json.dumps(span)) for one in spans for span in one["scopeSpans"][0]["spans"])
+    monkeypatch.setattr(json_lines, "MOST_LINE_BYTES", longest + 100)
+    with pytest.raises(TooFewTasks) as refused:
+        entries = logged_episodes([path], "otel", outcome_rule("", 1.0), str)
+        build(entries, "recorded", held_out=0.1, longest_text=4000)
+    assert refused.value.imported.reasons == {reason: 1}
+    command = str(refused.value).partition("jq -c ")[2].removesuffix(".")
+    subprocess.run(f"jq -c {command}".replace("FILE", path.name), shell=True, cwd=tmp_path, check=True)
+    split, skipped = read(tmp_path / "spans.jsonl", "otel", "field:evaluation.success")
+    assert not skipped and len(whole) > 3
+    assert [replace(one, place="") for one in split] == [replace(one, place="") for one in whole]
 
 
 def test_traces_without_messages_and_other_json_are_named(tmp_path):

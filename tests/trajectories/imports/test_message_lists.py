@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from components.trajectories.imports.conversations import whole_records
 from components.trajectories.imports.logged_episode import LoggedStep, Skipped, Unusable
-from components.trajectories.imports.message_lists import episode_of
+from components.trajectories.imports.message_lists import NO_RESULT, episode_of
 from components.trajectories.imports.outcomes import outcome_rule
 
 RULE = outcome_rule("", 1.0)
@@ -50,6 +52,42 @@ def test_results_of_parallel_calls_are_in_the_order_of_the_calls():
     answers = [turn("tool", "Silence.", tool_call_id="c2"), turn("tool", "A wall.", tool_call_id="c1")]
     (step,) = read(SEEN, reply, *answers).steps
     assert (step.action, step.observation) == ("look({}); listen({})", "A wall.\n\nSilence.")
+
+
+def test_a_parallel_call_without_a_result_is_named_and_none_is_invented():
+    reply = turn("assistant", tool_calls=[tool_call("look"), tool_call("listen", call_id="c2")])
+    with pytest.raises(Unusable, match=NO_RESULT) as refused:
+        read(SEEN, reply, turn("tool", "A wall.", tool_call_id="c1"))
+    assert refused.value.found == "listen({})"
+    (step,) = read(SEEN, reply).steps
+    assert step.observation is None, "the log ends with the calls"
+    (step,) = read(SEEN, reply, turn("user", "Both done.")).steps
+    assert step.observation == "Both done."
+
+
+@pytest.mark.parametrize(
+    ("content", "observation"),
+    [
+        ({"ok": True, "text": "é"}, '{"ok": true, "text": "é"}'),
+        (12, "12"),
+        (False, "false"),
+        ({}, "{}"),
+    ],
+    ids=str,
+)
+def test_the_result_of_a_tool_may_be_json(content, observation):
+    reply = turn("assistant", tool_calls=[tool_call("open")])
+    (step,) = read(SEEN, reply, turn("tool", content, tool_call_id="c1")).steps
+    assert step.observation == observation
+
+
+@pytest.mark.parametrize("name", ["messages", "conversations"])
+def test_a_list_of_messages_may_be_json_text(name):
+    messages = [SEEN, turn("assistant", "open"), turn("user", "It opens.")]
+    record = {name: json.dumps(messages), "success": True}
+    assert episode_of(record, "x:1", RULE).steps == (LoggedStep("", "open", "It opens."),)
+    with pytest.raises(Unusable, match="no list of messages"):
+        episode_of({name: "[not JSON"}, "x:1", RULE)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +169,10 @@ def test_what_cannot_be_used_is_named(messages, reason):
         ({"reward": "0.5"}, False),
         ({"reward": float("nan")}, None),
         ({"reward": "NaN"}, None),
+        ({"reward": float("inf")}, None),
+        ({"reward": float("-inf")}, None),
+        ({"score": "Infinity"}, None),
+        ({"reward": 10**400}, None),
         ({"score": "very good"}, None),
         ({"metadata": {"outcome": "passed"}}, True),
         ({"reward": None, "metadata": {"success": False}}, False),

@@ -180,3 +180,23 @@ def test_no_step_may_follow_a_step_limit(tmp_path):
     lines = [make_step(0, truncated=True), make_step(1)]
     skipped = read(write(tmp_path / "log.jsonl", *lines))[1]
     assert reasons(skipped) == ["a step after the end of its episode"]
+
+
+def test_steps_without_numbers_are_in_the_order_of_their_times_if_all_have_one(tmp_path):
+    lines = [
+        line | {"timestamp": f"2026-01-01T00:00:0{number}Z"}
+        for number, line in enumerate(make_unnumbered("x", "y", "z"))
+    ]
+    shuffled = [lines[2], lines[0], lines[1], lines[0]]
+    episodes, skipped = read(write(tmp_path / "log.jsonl", *shuffled))
+    assert actions(episodes) == [["ax", "ay", "az"]] and reasons(skipped) == [COPY]
+    for odd in (None, "yesterday"):
+        path = write(tmp_path / "odd.jsonl", lines[1], lines[0] | {"timestamp": odd}, lines[2])
+        assert actions(read(path)[0]) == [["ay", "ax", "az"]], "the order of the log"
+
+
+def test_a_step_that_leads_elsewhere_cannot_follow_itself(tmp_path):
+    first, second = make_unnumbered("x", "y")
+    first["next_observation"], wait = "oy", make_unnumbered("y")[0] | {"next_observation": "oy"}
+    episodes, skipped = read(write(tmp_path / "log.jsonl", first, first, wait, wait, second))
+    assert actions(episodes) == [["ax", "ay", "ay", "ay"]] and reasons(skipped) == [COPY]
