@@ -28,6 +28,7 @@ SERVICES = (
 )
 """Files and folders whose tests start a browser or a server."""
 LONG = (
+    "flows/jobs/test_collect_again.py",
     "flows/jobs/test_experiments.py",
     "flows/jobs/test_reproduce.py",
     "flows/jobs/test_transfer.py",

@@ -6,7 +6,7 @@ stops with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from components.errors import EnvironmentFailure
@@ -16,6 +16,48 @@ TRIES = 3
 RETRY_ADVICE = "Type `dreamgym doctor`, then the same again."
 Key = TypeVar("Key")
 Result = TypeVar("Result")
+
+
+def play_repeatedly(
+    keys: Sequence[Key], play: Callable[[list[Key], int], tuple[Mapping[Key, Result], Mapping[Key, str]]]
+) -> tuple[dict[Key, Result], dict[Key, str]]:
+    """Play every episode until it does not break, at most `TRIES` times.
+
+    Args:
+        play: as of `play_whole`.
+
+    Returns:
+        (key -> result of a whole episode, key -> reason why an episode broke in its last try)
+    """
+    results: dict[Key, Result] = {}
+    reasons: dict[Key, str] = {}
+    missing = list(keys)
+    for attempt in range(TRIES):
+        if missing:
+            new_results, new_reasons = play(missing, attempt)
+            results |= dict(new_results)
+            reasons = dict(new_reasons)
+            missing = [key for key in missing if key not in results]
+    return results, {key: reasons[key] for key in missing}
+
+
+def broken_error(
+    reasons: Mapping[str, str], count: int, what: str, expected: str, advice: str = RETRY_ADVICE
+) -> EnvironmentFailure:
+    """Return the error for episodes that broke in every try.
+
+    Args:
+        reasons: name of a broken episode -> why it broke in its last try.
+        count: number of all episodes.
+        what: what the episodes are.
+        expected: why none may be missing.
+    """
+    first = next(iter(reasons))
+    return EnvironmentFailure(
+        f"{len(reasons)} of {count} {what} broke in each of {TRIES} tries, as {first}: {reasons[first]}",
+        expected,
+        advice,
+    )
 
 
 def play_whole(
@@ -36,21 +78,8 @@ def play_whole(
     Raises:
         EnvironmentFailure: an episode broke in each of `TRIES` tries.
     """
-    results: dict[Key, Result] = {}
-    reasons: dict[Key, str] = {}
-    missing = list(names)
-    for attempt in range(TRIES):
-        if missing:
-            new_results, new_reasons = play(missing, attempt)
-            results |= dict(new_results)
-            reasons = dict(new_reasons)
-            missing = [key for key in missing if key not in results]
-    if missing:
-        first = missing[0]
-        raise EnvironmentFailure(
-            f"{len(missing)} of {len(names)} {what} broke in each of {TRIES} tries, as {names[first]}: "
-            f"{reasons[first]}",
-            expected,
-            RETRY_ADVICE,
-        )
+    results, reasons = play_repeatedly(list(names), play)
+    if reasons:
+        broken = {names[key]: reason for key, reason in reasons.items()}
+        raise broken_error(broken, len(names), what, expected)
     return {key: results[key] for key in names}

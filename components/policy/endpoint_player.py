@@ -78,6 +78,11 @@ def play_with_endpoint(
     return episodes
 
 
+def episode_id(task: Task) -> str:
+    """Return the id of a task's episode."""
+    return f"endpoint/{task.id}"
+
+
 def _opening(system: str, task: Task, state: str, admissible: Sequence[str]) -> list[Message]:
     first = {"role": "user", "content": first_message(task.instruction, state, admissible)}
     return [{"role": "system", "content": system}, first] if system else [first]
@@ -112,7 +117,7 @@ def _record(episode: EndpointEpisode, action: str, step: Step, config: EndpointC
     history = episode.trajectory
     transition = Transition(
         task_id=history.task.id,
-        episode_id=f"endpoint/{history.task.id}",
+        episode_id=episode_id(history.task),
         step=len(history.steps),
         state=history.states[-1],
         action=action,

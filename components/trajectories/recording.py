@@ -12,11 +12,14 @@ from dataclasses import dataclass, replace
 
 from components.environments.capabilities import Adapter
 from components.environments.protocol import Behaviour, Environment, Step, concurrent_rows
-from components.environments.retry import play_whole
+from components.environments.retry import broken_error, play_repeatedly
 from components.environments.text_world.user_code import users_call
 from components.errors import EnvironmentFailure
 from components.records import REAL, Task, Trajectory, Transition
+from components.trajectories.unfinished_collection import UnfinishedCollection
 
+MOST_BROKEN = 10
+"""Episodes that broke in every attempt after which a collection with `unfinished` plays no others."""
 BEHAVIOURS = ("expert", "noisy", "near_miss", "random")
 
 
@@ -55,6 +58,7 @@ def collect(
     *,
     rows: int = 32,
     on_batch: Callable[[int, int], None] | None = None,
+    unfinished: UnfinishedCollection | None = None,
 ) -> list[Trajectory]:
     """Play all episodes and return their trajectories in the order of `episodes`.
 
@@ -65,26 +69,53 @@ def collect(
         max_steps: step limit of an episode.
         rows: episodes played in parallel, if the environment allows as many.
         on_batch: called with (finished episodes, all episodes).
+        unfinished: keeps finished episodes; those that it has are not played. With it, the others are played
+            although an episode broke in every attempt, until `MOST_BROKEN` have.
 
     Raises:
         EnvironmentFailure: an episode broke in every attempt.
     """
+    most_broken = 1 if unfinished is None else MOST_BROKEN
     environment = adapter.open()
-    trajectories: list[Trajectory] = []
+    finished = {} if unfinished is None else dict(unfinished.finished)
+    missing = [episode for episode in episodes if episode.id not in finished]
+    broken: dict[str, str] = {}
     rows = concurrent_rows(environment, rows)
     try:
-        for start in range(0, len(episodes), rows):
-            batch = episodes[start : start + rows]
-            play = functools.partial(_play, adapter, environment, batch, max_steps)
-            names = {row: episode.id for row, episode in enumerate(batch)}
-            trajectories += play_whole(
-                names, play, "episodes", "Data with missing episodes could not be made again."
-            ).values()
+        for start in range(0, len(missing), rows):
+            batch = missing[start : start + rows]
+            play = functools.partial(_play, adapter, environment, batch, max_steps, unfinished=unfinished)
+            played, reasons = play_repeatedly(list(range(len(batch))), play)
+            finished |= {batch[index].id: trajectory for index, trajectory in played.items()}
+            broken |= {batch[index].id: reason for index, reason in reasons.items()}
+            if len(broken) >= most_broken:
+                break
             if on_batch:
-                on_batch(min(start + rows, len(episodes)), len(episodes))
+                on_batch(len(episodes) - len(missing) + min(start + rows, len(missing)), len(episodes))
     finally:
         environment.close()
-    return trajectories
+    if broken:
+        raise _broken_episodes(broken, len(episodes), unfinished)
+    return [finished[episode.id] for episode in episodes]
+
+
+def _broken_episodes(
+    reasons: dict[str, str], count: int, unfinished: UnfinishedCollection | None
+) -> EnvironmentFailure:
+    """Return the error for episodes that broke in every attempt."""
+    expected = "Data with missing episodes could not be made again."
+    if unfinished is None:
+        return broken_error(reasons, count, "episodes", expected)
+    kept = f"{len(unfinished.finished)} finished ones are kept in {unfinished.directory}"
+    return broken_error(
+        reasons,
+        count,
+        "episodes",
+        f"{expected} {kept}; these broke: {', '.join(reasons)}.",
+        "Mend the world (`dreamgym doctor` plays one episode), then type the same again: only missing "
+        "episodes are played. Or leave these tasks out with another data.seed or data.train_tasks, which "
+        "plays all again.",
+    )
 
 
 def _play(
@@ -94,8 +125,10 @@ def _play(
     max_steps: int,
     indices: Sequence[int],
     _attempt: int,
+    *,
+    unfinished: UnfinishedCollection | None,
 ) -> tuple[dict[int, Trajectory], dict[int, str]]:
-    """Play the episodes at `indices`.
+    """Play the episodes at `indices`, and keep the complete ones in `unfinished`.
 
     Returns:
         (index -> complete episode, index -> reason why infrastructure broke the episode)
@@ -128,6 +161,8 @@ def _play(
     complete = {
         indices[row]: trajectory for row, trajectory in enumerate(trajectories) if row not in failures
     }
+    if unfinished is not None:
+        unfinished.add(list(complete.values()))
     return complete, {indices[row]: reason for row, reason in failures.items()}
 
 

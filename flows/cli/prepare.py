@@ -63,6 +63,9 @@ def collect(
     config and seed give the same DVC hash. The previous data stays in DVC's cache. In a fresh clone the
     existing data is pulled first.
 
+    Finished episodes are kept until all are: typed again with the same settings, an interrupted collection
+    goes on.
+
     Examples:
 
         dreamgym collect
@@ -71,7 +74,7 @@ def collect(
 
         dreamgym collect --policy endpoint endpoint.url=http://localhost:8000/v1 endpoint.model=NAME
     """
-    with report_failures(debug), output(json_file) as page:
+    with report_failures(debug, resumes=True), output(json_file) as page:
         settings, workspace = load_settings(config, overrides, root)
         from flows.checks.preflight import complete_data, require_repository
 

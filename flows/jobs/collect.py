@@ -6,12 +6,16 @@
 The files are Parquet. The same config and seed give the same bytes, so the same DVC hash. All games are
 played before the first file is written, and all files are written before the first is renamed into place. So
 a failed collection leaves the old data unchanged.
+
+Finished episodes are kept in `.dreamgym/collect/`: an interrupted or failed collection that is typed again
+with the same settings goes on from there, and records the same data as an uninterrupted one.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,19 +25,23 @@ from prefect import flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 
 from components.config import Config
-from components.environments import make_adapter
+from components.environments import adapter_modules, make_adapter
 from components.environments.capabilities import Adapter
 from components.environments.text_world.listed_tasks import listed_tasks
 from components.errors import DataError, EnvironmentFailure
 from components.files import cannot_write, write_json
+from components.policy.endpoint_player import EndpointEpisode, episode_id
 from components.records import TEST, TRAIN, Task, Trajectory
+from components.tracking.stage_store.hashes import module_hash, text_hash, with_imports
 from components.trajectories.dvc.snapshots import Snapshot, push, snapshot
 from components.trajectories.parquet_file import move_table
 from components.trajectories.recording import BEHAVIOURS, collect, plan, with_reasoning
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
+from components.trajectories.unfinished_collection import UnfinishedCollection
 from flows.dead_flow_runs import end_dead_runs_if_tracked
 from flows.run.games.endpoint_games import open_chat, play_endpoint_games
 from flows.run.live_adapter import live_adapter
+from flows.run.training.teacher_annotations import endpoint_slice
 
 ROWS = 64
 """Episodes played as one batch; the number changes no result."""
@@ -43,6 +51,10 @@ SPARE_TEST_TASKS = 4
 """Test tasks drawn for each task in an unseen world that fidelity is measured on."""
 STAGED = ".new.tmp"
 """Directory under `data/` that new files are first written to. DVC ignores *.tmp."""
+
+UNFINISHED = Path(".dreamgym", "collect")
+"""Directory of the finished episodes of collections that are not complete, below the repository."""
+RECORDING = "components.trajectories.recording"
 
 OnBatch = Callable[[str, int, int], None]
 """Called with (`train` or `fidelity`, finished episodes, all episodes)."""
@@ -66,6 +78,8 @@ def collect_data(
         endpoint: the model at `endpoint` plays each task once, in place of the adapter's behaviours.
         on_batch: called after each batch of episodes.
 
+    Finished episodes are kept in `UNFINISHED` until all are written.
+
     Raises:
         EnvironmentFailure: a game cannot be created, loaded or played.
         EndpointError: the endpoint would refuse every request, or does not answer.
@@ -75,11 +89,13 @@ def collect_data(
     # The fidelity set uses other games than the training and the test set.
     tasks = choose_tasks(config)
     play = play_endpoint_episodes if endpoint else play_episodes
-    episodes = {name: play(config, name, tasks[name], on_batch) for name in ("train", "fidelity")}
+    kept = root / UNFINISHED / config.environment.name / ("endpoint" if endpoint else "behaviours")
+    episodes = {name: play(config, kept / name, tasks[name], on_batch) for name in ("train", "fidelity")}
     keep_old_version(root)
     write(config, DataLayout.of(root, config.environment.name), tasks, episodes)
     version = snapshot(root)
     push(root)
+    shutil.rmtree(kept, ignore_errors=True)
     counts = {
         name: (len(tasks[name]), len(own), sum(len(episode.steps) for episode in own))
         for name, own in episodes.items()
@@ -131,9 +147,12 @@ def _held_out_tasks(config: Config, adapter: Adapter) -> tuple[int, list[Task]]:
 
 @task(cache_policy=NO_CACHE)
 def play_episodes(
-    config: Config, name: str, tasks: list[Task], on_batch: OnBatch | None = None
+    config: Config, kept: Path, tasks: list[Task], on_batch: OnBatch | None = None
 ) -> list[Trajectory]:
     """Return every task's episodes, in order.
+
+    Args:
+        kept: directory of finished episodes, with the name of the data set.
 
     Raises:
         EnvironmentFailure: the engine fails in an episode at each of its attempts.
@@ -147,7 +166,7 @@ def play_episodes(
             "Expected at least one.",
             "Set data.expert=1 and data.near_miss=2, for example.",
         )
-    log = get_run_logger()
+    name, log = kept.name, get_run_logger()
     log.info("%s: playing %d episodes of %d tasks", name, len(episodes), len(tasks))
 
     def report(done: int, count: int) -> None:
@@ -156,34 +175,41 @@ def play_episodes(
         if 10 * done // count > 10 * max(0, done - ROWS) // count:
             log.info("%s: %d of %d episodes", name, done, count)
 
-    return collect(adapter, episodes, config.environment.max_steps, rows=ROWS, on_batch=report)
+    unfinished = UnfinishedCollection(kept, recording_inputs(config, tasks), tasks, log.info)
+    max_steps = config.environment.max_steps
+    return collect(adapter, episodes, max_steps, rows=ROWS, on_batch=report, unfinished=unfinished)
 
 
 @task(cache_policy=NO_CACHE)
 def play_endpoint_episodes(
-    config: Config, name: str, tasks: list[Task], on_batch: OnBatch | None = None
+    config: Config, kept: Path, tasks: list[Task], on_batch: OnBatch | None = None
 ) -> list[Trajectory]:
     """Return one episode of the endpoint's model per task, in order, with the adapter's reasoning.
+
+    Args:
+        kept: directory of finished episodes, with the name of the data set.
 
     Raises:
         EndpointError: the endpoint would refuse every request, or does not answer.
         EnvironmentFailure: the engine fails in an episode at each of its attempts.
     """
-    log = get_run_logger()
-    log.info("%s: %s plays %d tasks", name, config.endpoint.model, len(tasks))
-    adapter = make_adapter(config.environment)
-    played = 0
+    name, log = kept.name, get_run_logger()
+    settings = recording_inputs(config, tasks) | {"endpoint": endpoint_slice(config)}
+    unfinished = UnfinishedCollection(kept, settings, tasks, log.info)
+    missing = [task for task in tasks if episode_id(task) not in unfinished.finished]
+    log.info("%s: %s plays %d tasks", name, config.endpoint.model, len(missing))
 
-    def report(count: int) -> None:
-        nonlocal played
-        played += count
+    def keep(played: Sequence[EndpointEpisode]) -> None:
+        unfinished.add([episode.trajectory for episode in played if not episode.failure])
         if on_batch is not None:
-            on_batch(name, min(played, len(tasks)), len(tasks))
+            on_batch(name, len(unfinished.finished), len(tasks))
 
-    with closing(open_chat(config)) as chat:
-        episodes, _ = play_endpoint_games(config, chat, tasks, report)
-        log.info("%s: tokens and calls %s", name, chat.usage.costs())
-    return [with_reasoning(adapter, episode.trajectory) for episode in episodes]
+    if missing:
+        with closing(open_chat(config)) as chat:
+            play_endpoint_games(config, chat, missing, keep)
+            log.info("%s: tokens and calls %s", name, chat.usage.costs())
+    adapter = make_adapter(config.environment)
+    return [with_reasoning(adapter, unfinished.finished[episode_id(task)]) for task in tasks]
 
 
 @task(cache_policy=NO_CACHE)
@@ -240,4 +266,17 @@ def recorded_settings(config: Config) -> dict[str, dict[str, Any]]:
     return {
         "environment": config.environment.decisive(),
         "data": config.data.model_dump(exclude={"quarantine_share", "mask"}),
+    }
+
+
+def recording_inputs(config: Config, tasks: list[Task]) -> dict[str, Any]:
+    """Return all that finished episodes depend on, as JSON values.
+
+    Code of the user's world is left out: a world that was mended goes on with its finished episodes.
+    """
+    modules = [name for name in adapter_modules(config.environment) if name.startswith("components.")]
+    code = {name: module_hash(name) for name in with_imports([RECORDING, *modules])}
+    return recorded_settings(config) | {
+        "tasks": text_hash(repr(tasks)),
+        "code": text_hash(json.dumps(code, sort_keys=True)),
     }

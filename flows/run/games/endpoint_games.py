@@ -36,12 +36,15 @@ def open_chat(config: Config) -> Chat:
 
 
 def play_endpoint_games(
-    config: Config, chat: Chat, tasks: Sequence[Task], on_played: Callable[[int], None] | None = None
+    config: Config,
+    chat: Chat,
+    tasks: Sequence[Task],
+    on_played: Callable[[Sequence[EndpointEpisode]], None] | None = None,
 ) -> tuple[list[EndpointEpisode], int]:
     """Play each task once in the real environment.
 
     Args:
-        on_played: called after each batch with the number of episodes that it played.
+        on_played: called after each batch with its episodes, the broken ones included.
 
     Returns:
         (one episode per task, in order; number of real steps)
@@ -58,16 +61,17 @@ def play_endpoint_games(
             played: list[EndpointEpisode] = []
             for start in range(0, len(places), rows):
                 batch = [tasks[place] for place in places[start : start + rows]]
-                played += play_with_endpoint(
+                episodes = play_with_endpoint(
                     chat, world, batch, system=system, max_steps=config.environment.max_steps
                 )
+                played += episodes
                 if on_played is not None:
-                    on_played(len(batch))
+                    on_played(episodes)
             by_place = dict(zip(places, played, strict=True))
             failures = {place: episode.failure for place, episode in by_place.items() if episode.failure}
             return {p: episode for p, episode in by_place.items() if p not in failures}, failures
 
         names = {place: task.id for place, task in enumerate(tasks)}
         expected = "An episode that was not played is neither a success nor a failure."
-        episodes = list(play_whole(names, play, "episodes", expected).values())
-        return episodes, world.interactions
+        whole = play_whole(names, play, "episodes", expected)
+        return list(whole.values()), world.interactions

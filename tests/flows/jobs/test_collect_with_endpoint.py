@@ -15,9 +15,14 @@ from pathlib import Path
 
 import pytest
 from chat_server import ChatServer, Reply
+from prefect.logging import disable_run_logger
 
+from components.config import load_config
+from components.environments import make_adapter
 from components.environments.protocol import NO_ACTION
+from components.errors import EndpointError
 from components.trajectories.store import DataLayout, read_transitions
+from flows.jobs.collect import play_endpoint_episodes
 
 ROOT = Path(__file__).parents[3]
 AUTHOR = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
@@ -85,3 +90,36 @@ def test_a_missing_address_is_refused(clone):
     done = collect(clone)
     assert done.returncode == 2
     assert "endpoint.url or endpoint.model is empty" in " ".join((done.stdout + done.stderr).split())
+
+
+def test_tasks_that_an_endpoint_has_played_are_not_paid_twice(tmp_path, monkeypatch):
+    """The endpoint refuses all requests after some tasks; typed again, the others are played."""
+    monkeypatch.setattr("flows.run.games.endpoint_games.ROWS", 2)
+    refused, played = [True], []
+
+    def answer(body):
+        if refused and len(played) == 2:
+            return Reply(status=401)
+        played.append(body["messages"][-1]["content"])
+        return Reply("Thought: t\nAction: add")
+
+    with ChatServer(answer=answer) as server:
+        overrides = [
+            "environment.name=gymnasium",
+            "environment.gymnasium.factory=text_worlds:Counting",
+            "environment.max_steps=1",
+            f"endpoint.url={server.url}",
+            "endpoint.model=m",
+            "experience_model.premise=false",
+        ]
+        config = load_config(None, overrides)
+        tasks = make_adapter(config.environment).tasks("train", 4, 0)
+        with disable_run_logger(), pytest.raises(EndpointError):
+            play_endpoint_episodes.fn(config, tmp_path / "train", tasks)
+        refused.clear()
+        played.clear()
+        with disable_run_logger():
+            resumed = play_endpoint_episodes.fn(config, tmp_path / "train", tasks)
+            assert len(played) == 2, "two tasks were played before"
+            assert resumed == play_endpoint_episodes.fn(config, tmp_path / "other", tasks)
+    assert [episode.task for episode in resumed] == tasks and all(one.steps for one in resumed)
