@@ -25,6 +25,7 @@ from components.environments.contract.episode_promises import (
     texts_are_short,
 )
 from components.environments.contract.finding import Broken, Doubtful, Finding
+from components.environments.contract.first_action_promise import first_steps_repeat
 from components.environments.contract.knowledge_promises import (
     dreams_are_embodied,
     own_tasks_are_feasible,
@@ -138,6 +139,7 @@ PROMISES: Sequence[Callable[[Subject], str]] = (
     tasks_differ,
     expert_wins,
     episodes_repeat,
+    first_steps_repeat,
     nonsense_is_answered,
     budget_is_kept,
     steps_have_words,
