@@ -167,7 +167,8 @@ class ExperienceModelConfig(Section):
     )
     premise: bool = Field(
         True,
-        description="Decide before the first step of a dream where the objects of its goal are (our choice).",
+        description="Decide before the first step of a dream where the objects of its goal are (our choice); "
+        "false for a prompted model, which decides nothing before.",
     )
     temperature: float = Field(
         1.0,
@@ -180,6 +181,11 @@ class ExperienceModelConfig(Section):
     def _refuse_options_without_effect(self) -> ExperienceModelConfig:
         if self.kind == "prompted":
             self._refuse_without_effect(OF_TRAINED_MODELS, "kind: prompted", "kind: trained")
+            if self.premise and "premise" in self.model_fields_set:
+                raise ValueError(
+                    "premise: true has no effect with kind: prompted; remove it or set kind: trained"
+                )
+            object.__setattr__(self, "premise", False)  # the section is frozen
         if not self.history:
             self._refuse_without_effect(["recall"], "history: false", "history: true")
         if self.behaviours and ("near_miss" not in self.behaviours or set(self.behaviours) == {"near_miss"}):

@@ -19,9 +19,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from components.config import EndpointConfig, ExperienceModelConfig
 from components.experience.decoding.agreement import disagreeing_rows
@@ -61,16 +61,27 @@ and style, neither the same nor much harder. Answer with one JSON object and not
 {{"instruction": "..."}}"""
 
 
-class DreamAnswer(StrictAnswer):
+def _whole_reward(value: object) -> object:
+    """Return 1.0 and true as 1, 0.0 and false as 0, and anything else as it is."""
+    return int(value) if isinstance(value, (bool, float)) and value in (0, 1) else value
+
+
+class _OpenAnswer(StrictAnswer):
+    """An answer of which further fields are left out. The schema that a server enforces allows none."""
+
+    model_config = ConfigDict(extra="ignore", json_schema_extra={"additionalProperties": False})
+
+
+class DreamAnswer(_OpenAnswer):
     """What the endpoint says about one step."""
 
     reasoning: str
     next_state: str = Field(min_length=1)
-    reward: int = Field(ge=0, le=1)
+    reward: Annotated[int, BeforeValidator(_whole_reward)] = Field(ge=0, le=1)
     done: bool
 
 
-class VariationAnswer(StrictAnswer):
+class VariationAnswer(_OpenAnswer):
     """An instruction that the endpoint wrote."""
 
     instruction: str = Field(min_length=1)

@@ -8,13 +8,13 @@ import pytest
 from builders import make_task, make_transition
 from chat_server import ChatServer, Reply
 
-from components.config import ExperienceModelConfig
+from components.config import Config, ExperienceModelConfig, load_config
 from components.errors import EndpointError
 from components.experience.decoding.answer_checks import Refusal
 from components.experience.decoding.prediction_batch import Query
 from components.experience.dream import Dream
 from components.experience.missing_replies import MOST_FAILED
-from components.experience.prompted_model import CARD, PromptedModel, save_card
+from components.experience.prompted_model import CARD, DreamAnswer, PromptedModel, save_card
 from components.language.endpoint.json_endpoint import Endpoint
 
 TASK = make_task()
@@ -22,6 +22,9 @@ TASK = make_task()
 
 def answer(state="Lamp on.", reward=0, done=False, **more):
     return Reply({"reasoning": "it works", "next_state": state, "reward": reward, "done": done, **more})
+
+
+FENCED = "```json\n" + json.dumps(answer("Won.", 1, True).content) + "\n```"
 
 
 def open_model(server, tmp_path, *, description="", **changes):
@@ -75,9 +78,14 @@ def test_without_history_only_the_current_state_is_shown(tmp_path):
         (answer(reward=2), "reward"),
         (answer(reward=1), "done must be true"),
         (answer("x" * 201), "next_state has 201 characters"),
-        (answer(extra=1), "extra"),
+        (answer(reward=0.5), "reward"),
+        (answer(reward="1"), "reward"),
+        (Reply(f"Not {FENCED}\nbut {FENCED}"), "Invalid JSON"),
     ],
-    ids=["prose", "no state", "reward of 2", "reward without an end", "too long", "another field"],
+    ids=[
+        *("prose", "no state", "reward of 2", "reward without an end", "too long"),
+        *("half a reward", "reward of text", "two objects"),
+    ],
 )
 def test_an_unusable_answer_is_asked_for_again_with_the_reason_and_then_left_out(tmp_path, reply, problem):
     with ChatServer(reply) as server:
@@ -85,6 +93,43 @@ def test_an_unusable_answer_is_asked_for_again_with_the_reason_and_then_left_out
         answers = model.begin([TASK]).predict({0: Query("A lamp.", "press")})
     assert answers == {0: None} and model.unanswered_steps == 1
     assert len(server.requests) == 2 and problem in server.requests[1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "reward"),
+    [
+        (answer("Won.", 1.0, True), 1.0),
+        (answer("Won.", True, True), 1.0),
+        (answer("Won.", 0.0, True), 0.0),
+        (answer("Won.", False, True), 0.0),
+        (answer("Won.", 1, True, info={}, confidence=0.5), 1.0),
+        (Reply(f"Here it is:\n{FENCED}"), 1.0),
+        (Reply(f"Here it is:\n{FENCED}\nThe door is open."), 1.0),
+        (Reply(f"<think>{{}} or {FENCED}?\n</think>\n{FENCED}"), 1.0),
+        (Reply(f"<think>a door</think>{json.dumps(answer('Won.', 1, True).content)}"), 1.0),
+    ],
+)
+def test_the_same_answer_in_another_form_is_accepted(tmp_path, reply, reward):
+    with ChatServer(reply) as server:
+        answers = open_model(server, tmp_path).begin([TASK]).predict({0: Query("A lamp.", "press")})
+    assert (answers[0].state, answers[0].reward, answers[0].done) == ("Won.", reward, True)
+    assert type(answers[0].reward) is float and len(server.requests) == 1
+
+
+def test_a_schema_that_a_server_enforces_allows_no_other_field_and_no_other_reward():
+    schema = DreamAnswer.model_json_schema()
+    assert schema["additionalProperties"] is False
+    assert {"type": "integer", "minimum": 0, "maximum": 1}.items() <= schema["properties"]["reward"].items()
+
+
+def test_a_prompted_model_has_no_premise():
+    assert ExperienceModelConfig(kind="prompted").premise is False and ExperienceModelConfig().premise is True
+    assert ExperienceModelConfig(kind="prompted", premise=False).premise is False
+    with pytest.raises(ValueError, match="premise: true has no effect with kind: prompted; remove it"):
+        ExperienceModelConfig(kind="prompted", premise=True)
+    endpoint = ["endpoint.url=http://localhost:8000/v1", "endpoint.model=m"]
+    saved = load_config(None, ["experience_model.kind=prompted", *endpoint]).model_dump(mode="json")
+    assert Config.model_validate(saved).experience_model.premise is False
 
 
 @pytest.mark.parametrize(("second", "is_given"), [("Lamp on.", True), ("Lamp off.", False)])

@@ -6,9 +6,9 @@ It works with vLLM, Ollama and hosted models.
     answers = endpoint.ask_all(questions)  # for each question its answer, or an UnansweredError
     endpoint.usage.costs()
 
-- **Strict**: an answer is one JSON object of the question's pydantic model, alone or in a code fence. Any
-  other answer, or one that the question's own check refuses, is requested again with the reason, up to
-  `corrections` times.
+- **Strict**: an answer is one JSON object of the question's pydantic model, alone, in a code fence or behind
+  the model's thinking (`answer_text.py`). Any other answer, or one that the question's own check refuses, is
+  requested again with the reason, up to `corrections` times.
 - **Enforced**, with `endpoint.json_mode: schema`: a server that constrains decoding writes nothing else.
 - **Retried**: temporary failures are tried again (`chat_completions.py`). A refusal that would meet every
   question ends all of them.
@@ -19,7 +19,6 @@ It works with vLLM, Ollama and hosted models.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -33,9 +32,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from components.config import EndpointConfig
 from components.errors import EndpointError
 from components.language.endpoint.answer_cache import AnswerCache, fingerprint
+from components.language.endpoint.answer_text import object_text
 from components.language.endpoint.chat_completions import Chat, Reply, UnansweredError, Usage, excerpt
-
-_FENCE = re.compile(r"^```(?:json)?\s*\n(.*)\n\s*```$", re.DOTALL)
 
 
 class StrictAnswer(BaseModel):
@@ -210,10 +208,8 @@ def _parse_answer(question: Question[T], reply: Reply) -> tuple[T | None, str]:
     """The answer and "", or None and what is wrong with it."""
     if reply.problem:
         return None, reply.problem
-    text = reply.text.strip()
-    fenced = _FENCE.match(text)
     try:
-        value = question.answer.model_validate_json(fenced[1] if fenced else text)
+        value = question.answer.model_validate_json(object_text(reply.text))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
