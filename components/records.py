@@ -6,6 +6,7 @@ to Parquet. `components/trajectories/store.py` defines the columns.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 REAL = "real"
@@ -107,9 +108,19 @@ class Trajectory:
         """The history before `step`: the trajectory with its first `step` transitions."""
         return replace(self, steps=self.steps[:step])
 
-    def without_thoughts(self) -> Trajectory:
-        """The trajectory without the agent's thoughts."""
-        return replace(self, steps=tuple(replace(step, thought="") for step in self.steps))
+    def without_thoughts(self, behaviours: Sequence[str] = ()) -> Trajectory:
+        """The trajectory without the agent's thoughts.
+
+        Args:
+            behaviours: those whose thoughts are left out; empty: all.
+        """
+        return replace(
+            self,
+            steps=tuple(
+                step if behaviours and step.behaviour not in behaviours else replace(step, thought="")
+                for step in self.steps
+            ),
+        )
 
     def without_lost_actions(self) -> Trajectory:
         """The trajectory without the steps that a dream disturbed on purpose; the others are counted anew."""

@@ -15,6 +15,7 @@ from components.experience.retrieval.encoders import encoder_identity
 from components.experience.retrieval.replay_buffer import ReplayBuffer
 from components.language.pretrained.model_directory import find_model
 from components.records import Task, Trajectory
+from components.trajectories.recording import BEHAVIOURS
 from components.trajectories.replay_log import read_log
 from components.trajectories.store import held_out, iter_episodes, read_tasks, trajectories
 from flows.run.pipeline_run import Run
@@ -59,10 +60,15 @@ def read_episodes(run: Run, name: str, transitions: Path) -> list[Trajectory]:
 def stream_training_episodes(run: Run, train: Path) -> Iterator[Trajectory]:
     """Yield validated training episodes of the task families in `data.families` (empty: of all).
 
-    With `cloning.thoughts: false` they have no thoughts, which only policies read.
+    With `cloning.thoughts: false` they have no thoughts, which only policies read. With
+    `environment.knowledge: false` they have none of those that an adapter wrote, but those of a policy.
     """
     episodes = episodes_of_families(stream_episodes(run, "train", train), run.config.data.families)
-    return episodes if run.config.cloning.thoughts else (one.without_thoughts() for one in episodes)
+    if not run.config.cloning.thoughts:
+        return (one.without_thoughts() for one in episodes)
+    if not run.config.environment.knowledge and has_live_world(run):
+        return (one.without_thoughts(BEHAVIOURS) for one in episodes)
+    return episodes
 
 
 def training_episodes(run: Run, train: Path) -> list[Trajectory]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 from builders import make_episode, make_task
 
@@ -9,7 +12,10 @@ from components.config import load_config
 from components.environments import make_adapter
 from components.environments.capabilities import ValidationSplit, capabilities
 from components.errors import ConfigError
-from components.trajectories.recording import collect, plan
+from components.records import Trajectory
+from components.trajectories.recording import BEHAVIOURS, collect, plan
+from components.trajectories.store import write_tasks, write_transitions
+from flows.run.run_data import stream_training_episodes
 
 OWN = ["environment.name=own", "environment.own.adapter=components.environments.template:TemplateAdapter"]
 OFF = [
@@ -33,8 +39,15 @@ def test_tasks_and_recorded_episodes_are_the_same():
     assert isinstance(plain, ValidationSplit) and plain.splits == known.splits
 
 
-def test_nothing_that_alfworlds_adapter_knows_is_left():
+def test_nothing_that_alfworlds_adapter_knows_is_left(tasks):
     known, plain = adapters()
+    thoughts = set()
+    for name in BEHAVIOURS:
+        history = Trajectory(tasks[0])
+        thought, action = known.behaviour(name, tasks[0], 3)(history, ("look", "go to desk 1"))
+        thoughts.add(thought)
+        assert plain.behaviour(name, tasks[0], 3)(history, ("look", "go to desk 1")) == ("", action)
+    assert thoughts != {""}, "its expert writes what it thinks"
     assert {"Reasoning", "Facts", "Coherence", "HiddenState", "Embodiment"} <= set(capabilities(known, None))
     assert set(capabilities(plain, None)) <= {"ValidationSplit"}
     moved = make_episode(make_task(), ("look", "At desk 1: mug 1. Holding nothing."))
@@ -55,3 +68,31 @@ def test_a_record_with_knowledge_is_as_it_was():
     on, off = (load_config(None, more).environment for more in ([], OFF))
     assert "knowledge" not in on.model_dump() and off.model_dump()["knowledge"] is False
     assert off.decisive() != on.decisive()
+
+
+class _Run:
+    """What `stream_training_episodes` asks of a run: its config and its tasks."""
+
+    def __init__(self, tasks, overrides):
+        self.config = load_config(None, overrides)
+        self.logs = SimpleNamespace(tasks=lambda _: tasks)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "kept"),
+    [(OFF, {"policy"}), ([], {"policy", "expert"}), ([*OFF, "cloning.thoughts=false"], set())],
+)
+def test_recorded_thoughts_of_an_adapter_are_not_cloned(tmp_path, overrides, kept):
+    """Data that was recorded with the knowledge has the adapter's thoughts; those of a policy stay."""
+    task = make_task()
+    steps = [
+        replace(step, behaviour=name, thought="I know it.", episode_id=name)
+        for name in ("expert", "policy")
+        for step in make_episode(task, ("look", "Looked around.")).steps
+    ]
+    write_tasks(tmp_path / "tasks.parquet", [task])
+    write_transitions(tmp_path / "train.parquet", steps)
+    run = _Run(tmp_path / "tasks.parquet", overrides)
+    episodes = list(stream_training_episodes(run, tmp_path / "train.parquet"))
+    assert len(episodes) == 2
+    assert {one.steps[0].behaviour for one in episodes if one.steps[0].thought} == kept

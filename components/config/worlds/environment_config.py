@@ -88,7 +88,8 @@ class EnvironmentConfig(Section):
     )
     knowledge: bool = Field(
         True,
-        description="False: use nothing that the adapter knows of its world's text (ablation); then "
+        description="False: use nothing that the adapter knows of its world's text, its behaviours' thoughts "
+        "included (ablation); then "
         "experience_model.premise must be false, and the reasoning that of another teacher or none.",
     )
     seed: Seed = Field(0, description="Seed of the games: the same seed gives the same tasks.")

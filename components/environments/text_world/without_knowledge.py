@@ -1,16 +1,19 @@
 """A world without what its adapter knows of it (`environment.knowledge=false`): the price of writing none.
 
-Tasks, the real world and its behaviours stay. Every capability has the default that a plain world has: no
-reasoning, no contradiction, no premise, no description, facts are phrases, and a dream is replayed in the
-task's own world, where what it invented counts against it.
+Tasks, the real world and the actions of its behaviours stay; the thoughts that the adapter writes for them do
+not. Every capability has the default that a plain world has: no reasoning, no contradiction, no premise, no
+description, facts are phrases, and a dream is replayed in the task's own world, where what it invented counts
+against it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from components.environments.capabilities import Adapter
 from components.environments.protocol import Behaviour, RealEnvironment
 from components.environments.text_world.plain_adapter import PlainAdapter
-from components.records import Task
+from components.records import Task, Trajectory
 
 
 class WithoutKnowledge(PlainAdapter):
@@ -40,5 +43,11 @@ class WithoutKnowledge(PlainAdapter):
         return self._adapter.open(budget, workers=workers, stock=stock)
 
     def behaviour(self, name: str, task: Task, seed: int) -> Behaviour:
-        """Return the other adapter's behaviour."""
-        return self._adapter.behaviour(name, task, seed)
+        """Return the other adapter's behaviour without its thoughts."""
+        act = self._adapter.behaviour(name, task, seed)
+
+        def without_thought(history: Trajectory, admissible: Sequence[str]) -> tuple[str, str]:
+            _, action = act(history, admissible)
+            return "", action
+
+        return without_thought
