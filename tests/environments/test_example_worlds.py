@@ -1,6 +1,9 @@
 """The worlds of `examples/worlds` on the real packages: what their adapters promise, with few tasks."""
 
 import importlib.util
+import json
+import random
+import re
 import shutil
 from pathlib import Path
 
@@ -8,8 +11,10 @@ import pytest
 
 from components.config import load_config
 from components.environments import make_adapter
+from components.environments.capabilities import capabilities
 from components.environments.contract import episode_promises as promises
 from components.environments.contract.subject import Subject
+from components.environments.text_world.replayed_behaviours import BEHAVIOURS
 from components.records import TEST, TRAIN, Trajectory, Transition
 
 FOLDER = Path("examples/worlds")
@@ -19,6 +24,13 @@ PACKAGES = {
     "textworld_cooking": "textworld",
     "textworld_known_foods": "textworld",
 }
+GUIDE = Path("docs/guides/add-a-world.md")
+WRITTEN = {"world", "refusals", "splits", "error_rates", "specs", "mistakes", "expert"}
+"""All that an adapter of these worlds defines, besides the limit of rows."""
+NEAR_MISS = {"behaviour", "after_the_next"}
+"""What the kitchen with known foods defines besides."""
+OF_THE_GUIDE = {"examine cookbook"}
+"""First steps of an expert that are ours."""
 PROMISES = (
     promises.tasks_begin_the_same,
     promises.expert_wins,
@@ -78,10 +90,66 @@ def test_a_near_miss_leaves_steps_out():
     assert adapter.after_the_next(task, at_first) == plan[1]
 
 
-def test_the_adapter_knows_nothing_of_the_text(subject):
-    """No reasoning, premise or contradiction: only the defaults of a world of text."""
-    for name in ("reason", "premise", "contradiction", "facts", "reflect", "feasible", "progress", "embody"):
-        assert name not in vars(type(subject.adapter))
+def test_the_adapter_writes_what_the_guide_says_and_nothing_else(subject):
+    """No reasoning, fact, premise or thought; refusals and mistakes are those of the guide's table."""
+    written = {
+        name for part in example_classes(subject) for name in vars(part) if not name.startswith("_")
+    }
+    allowed = NEAR_MISS if "textworld_known_foods" in type(subject.adapter).__module__ else set()
+    assert written - {"most_rows"} - allowed == WRITTEN
+    assert set(capabilities(subject.adapter, subject.world)) <= {
+        "ValidationSplit",
+        "LimitsRows",
+        "Refillable",
+    }
+    rows = guide_column(subject)
+    task = subject.tasks[0]
+    assert listed(rows["refusals"]) == set(subject.adapter.refusals)
+    mistakes = listed(rows["mistakes"])
+    for mistake in subject.adapter.mistakes(task, random.Random(0)):
+        (match,) = (one for one in mistakes if re.fullmatch(re.escape(one).replace(r"\.\.\.", ".+"), mistake))
+        mistakes.discard(match)
+    assert not mistakes
+    for name in BEHAVIOURS:
+        thought, _ = subject.adapter.behaviour(name, task, 0)(Trajectory(task), ["look"])
+        assert thought == ""
+    assert subject.config.environment.description, "the guide says that the config has one"
+
+
+def test_the_experts_are_the_packages_but_for_what_the_guide_says(subject):
+    """TextWorld's reads the cookbook first; the others begin with what their package does."""
+    module = importlib.import_module(example_classes(subject)[-1].__module__)
+    task = subject.tasks[0]
+    first = subject.adapter.expert(task, Trajectory(task))
+    if hasattr(module, "Cooking"):
+        own = {"examine cookbook"}
+    elif hasattr(module, "gold_actions"):
+        values = json.loads(task.spec)
+        own = {module.gold_actions(values["name"], values["variation"])[0]}
+    else:
+        world = module.BabyAI()
+        world.begin(task)
+        own = {module.ACTIONS[module.BabyAIBot(world.game).replan()]}
+    assert {first} == own
+    assert all(f"`{action}`" in guide_column(subject)["expert"] for action in own & OF_THE_GUIDE)
+
+
+def example_classes(subject):
+    """The adapter's classes that are written here: its own, and that of the example it goes back to."""
+    return [part for part in type(subject.adapter).__mro__ if part.__module__.startswith("examples.")]
+
+
+def guide_column(subject):
+    """Row -> the cell of a world's file, in the guide's table of what is written."""
+    module = example_classes(subject)[-1].__module__.rpartition(".")[2]
+    lines = GUIDE.read_text(encoding="utf-8").split("Written by us for each")[1].split("\n\n")[1].splitlines()
+    header, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    column = header.index(f"`{module}.py`")
+    return {cells[0].split(",")[0].split()[0]: cells[column] for cells in rows}
+
+
+def listed(cell):
+    return set(re.findall("`([^`]+)`", cell))
 
 
 @pytest.mark.parametrize(
