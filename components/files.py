@@ -1,4 +1,4 @@
-"""Files: written in one step, read with a limit of size, and strict JSON."""
+"""Files: written in one step or line by line, read with a limit of size, and strict JSON."""
 
 from __future__ import annotations
 
@@ -48,6 +48,22 @@ def write_json(path: Path, value: Any) -> None:
         ValueError: `value` contains NaN or infinity, which other programs cannot read.
     """
     write_text(path, json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to `path` and flush it to the disk. An interruption may leave a part of it, without its end.
+
+    Raises:
+        DataError: the disk refuses.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def sync_directory(directory: Path) -> None:

@@ -44,6 +44,14 @@ class Reasons:
     tokens: int
 
 
+@dataclass(frozen=True)
+class ReasonBatch:
+    """Reasons of `ROWS` successive steps, "" where none was kept, and the number of tokens generated."""
+
+    reasons: list[str]
+    tokens: int
+
+
 class SelfTeacher:
     """Writes and filters reasons with one model.
 
@@ -74,26 +82,38 @@ class SelfTeacher:
         self._seed = seed
 
     def teach(
-        self, episodes: Sequence[Trajectory], progress: Callable[[int, int], None] = lambda done, of: None
+        self,
+        episodes: Sequence[Trajectory],
+        progress: Callable[[int, int], None] = lambda done, of: None,
+        *,
+        finished: Sequence[ReasonBatch] = (),
+        on_batch: Callable[[ReasonBatch], None] = lambda batch: None,
     ) -> Reasons:
         """A reason for each step of `episodes`, whose ids differ.
 
-        Args: progress: called with the steps that are done and their number.
+        A batch draws from a seed of its own. So an interrupted call goes on to the same reasons.
+
+        Args:
+            progress: called with the steps that are done and their number.
+            finished: the first batches of an interrupted call with the same episodes, model and seed.
+            on_batch: called with each further batch.
 
         Raises:
             ConfigError: the model's format is not for models that write.
         """
         steps = [(episode.task, step) for episode in episodes for step in episode.steps]
-        kept: dict[str, list[str]] = {}
-        tokens = 0
-        for start in range(0, len(steps), ROWS):
+        batches = list(finished)
+        for start in range(ROWS * len(batches), len(steps), ROWS):
             some = steps[start : start + ROWS]
-            written, count = self._write(some, self._seed + start)
-            for (_, step), reason in zip(some, self._keep_helpful(some, written), strict=True):
-                kept.setdefault(step.episode_id, []).append(reason)
-            tokens += count
+            written, tokens = self._write(some, self._seed + start)
+            batches.append(ReasonBatch(self._keep_helpful(some, written), tokens))
+            on_batch(batches[-1])
             progress(start + len(some), len(steps))
-        return Reasons(kept, tokens)
+        kept: dict[str, list[str]] = {}
+        reasons = [reason for batch in batches for reason in batch.reasons]
+        for (_, step), reason in zip(steps, reasons, strict=True):
+            kept.setdefault(step.episode_id, []).append(reason)
+        return Reasons(kept, sum(batch.tokens for batch in batches))
 
     def _write(self, steps: Sequence[tuple[Task, Transition]], seed: int) -> tuple[list[str], int]:
         """One reason a step, "" where none came to an end, and the number of tokens."""

@@ -7,7 +7,7 @@ The `programmatic` teacher's reasoning is recorded with the data. The `llm` teac
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from components.experience.formats.choose import world_format
 from components.experience.formats.world_format import WorldFormat, recorded_answer
 from components.experience.teachers.llm_teacher import VERSION, Annotated, annotate
 from components.experience.teachers.self_teacher import VERSION as SELF_VERSION
-from components.experience.teachers.self_teacher import SelfTeacher
-from components.files import write_json
+from components.experience.teachers.self_teacher import ReasonBatch, SelfTeacher
+from components.files import append_line, write_json, write_text
 from components.language.compute import Compute
 from components.language.endpoint.chat_completions import Usage
 from components.language.endpoint.json_endpoint import Endpoint
@@ -33,6 +33,8 @@ from flows.training_log import tenths_logger
 ANSWERS = Path(".dreamgym", "answers")
 """Directory of the endpoints' answers, below the repository; kept across runs, so none is paid twice."""
 RECORD = "annotations.json"
+UNFINISHED = "annotations.unfinished.jsonl"
+"""Batches of the `self` teacher's reasons, one a line, until all are there."""
 
 
 def endpoint_slice(config: Config) -> dict[str, Any]:
@@ -118,16 +120,35 @@ def _teach_itself(
     if not path.is_file():
         by_id = {episode.steps[0].episode_id: episode for episode in episodes}
         log.info("The model writes a reason for each step of %d episodes", len(by_id))
+        unfinished = work / UNFINISHED
+        finished = _finished_batches(unfinished)
+        if finished:
+            log.info("%d batches of an interrupted training are kept", len(finished))
         with decoding(config):
-            reasons = teacher.teach(list(by_id.values()), tenths_logger("steps were asked for a reason"))
+            reasons = teacher.teach(
+                list(by_id.values()),
+                tenths_logger("steps were asked for a reason"),
+                finished=finished,
+                on_batch=lambda batch: append_line(unfinished, json.dumps(asdict(batch))),
+            )
         record = {"version": SELF_VERSION, "reasoning": reasons.kept, "tokens": reasons.tokens}
         write_json(path, record)
+        unfinished.unlink(missing_ok=True)
     record = json.loads(path.read_text(encoding="utf-8"))
     kept = [bool(reason) for reasons in record["reasoning"].values() for reason in reasons]
     log.info("%d of %d reasons make the recorded state likelier and are kept", sum(kept), len(kept))
     taught = [_with_reasons(one, record["reasoning"][one.steps[0].episode_id]) for one in episodes]
     metrics = {"teacher/kept_rate": proportion(sum(kept), len(kept))}
     return taught, Outcome({"annotations": RECORD}, metrics, costs={"tokens_generated": record["tokens"]})
+
+
+def _finished_batches(path: Path) -> list[ReasonBatch]:
+    """Return the batches in `path`; a last line that was not written whole is removed."""
+    if not path.is_file():
+        return []
+    *lines, _ = path.read_text(encoding="utf-8").split("\n")
+    write_text(path, "".join(f"{line}\n" for line in lines))
+    return [ReasonBatch(**json.loads(line)) for line in lines]
 
 
 def _with_reasons(episode: Trajectory, reasons: list[str]) -> Trajectory:

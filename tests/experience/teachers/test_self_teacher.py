@@ -14,11 +14,12 @@ from components.config import Config, ExperienceModelConfig
 from components.errors import ConfigError
 from components.experience.formats.choose import world_format
 from components.experience.formats.training_examples import render_trajectory
+from components.experience.teachers import self_teacher as self_teacher_module
 from components.experience.teachers.self_teacher import MAX_REASON_TOKENS, SelfTeacher
 from components.language.backbone import load_backbone
 from components.language.compute import Compute
 from flows.checks.answer_limits import answer_lengths
-from flows.run.training.teacher_annotations import RECORD, self_teacher, teach
+from flows.run.training.teacher_annotations import RECORD, UNFINISHED, self_teacher, teach
 
 SETTINGS = ExperienceModelConfig(teacher="self", recall=0)
 EPISODES = [
@@ -152,3 +153,46 @@ def test_the_limit_of_answers_leaves_room_for_a_reason(loaded):
     assert [longer - shorter for longer, shorter in zip(*lengths, strict=True)] == [MAX_REASON_TOKENS] * 6
     with pytest.raises(ConfigError, match="no chat model"):
         answer_lengths(config, experience=(VOCABULARY, EPISODES), policy=(VOCABULARY, EPISODES))
+
+
+def test_an_interrupted_teacher_goes_on_with_the_reasons_that_it_has(loaded, tmp_path, monkeypatch):
+    """The third of three batches breaks; a torn line of it, as a kill leaves one, is not counted.
+
+    The random model never ends a sentence, so its tokens are read in place of finished reasons, and all kept.
+    """
+    monkeypatch.setattr(self_teacher_module, "ROWS", 2)
+    monkeypatch.setattr(SelfTeacher, "_keep_helpful", lambda self, steps, reasons: list(reasons))
+
+    def writing():
+        teacher = make_teacher(loaded)
+        monkeypatch.setattr(teacher._text, "parse_text", lambda tokens: " ".join(map(str, tokens)))
+        return teacher
+
+    def taught(folder, teacher):
+        folder.mkdir(exist_ok=True)
+        with disable_run_logger():
+            return teach(Config(experience_model=SETTINGS), folder, folder, WORLD, EPISODES, teacher)
+
+    whole, outcome = taught(tmp_path / "whole", writing())
+    breaking = writing()
+    write, asked = breaking._write, []
+
+    def break_at_the_third(steps, seed):
+        asked.append(seed)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return write(steps, seed)
+
+    breaking._write = break_at_the_third
+    with pytest.raises(KeyboardInterrupt):
+        taught(tmp_path / "broken", breaking)
+    assert not (tmp_path / "broken" / RECORD).exists()
+    with (tmp_path / "broken" / UNFINISHED).open("a") as file:
+        file.write('{"reasons": ["so')
+    breaking._write = lambda steps, seed: asked.append(seed) or write(steps, seed)
+    resumed, after = taught(tmp_path / "broken", breaking)
+    assert asked == [0, 2, 4, 4], "only the third batch is asked for again"
+    assert len({step.reasoning for episode in whole for step in episode.steps}) == 6
+    assert resumed == whole and after.costs == outcome.costs and outcome.costs["tokens_generated"] > 0
+    assert (tmp_path / "broken" / RECORD).read_bytes() == (tmp_path / "whole" / RECORD).read_bytes()
+    assert not (tmp_path / "broken" / UNFINISHED).exists()
