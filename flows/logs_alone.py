@@ -17,6 +17,7 @@ from flows.run.progress_bar import Progress
 from flows.stages.clone import clone_policy
 from flows.stages.evaluate_on_logs import evaluate_on_logs
 from flows.stages.experience_model import fine_tune_experience_model, require_fidelity
+from flows.stages.judge_dream import judge_dream
 from flows.stages.snapshot_buffer import snapshot_buffer
 from flows.stages.synthetic_rl import train_in_dream
 from flows.stages.validate import validate_data
@@ -31,7 +32,7 @@ LEFT_OUT = {
 
 def train_on_logs(run: Run) -> Decision:
     """Train a policy in the dream alone, register it, and return the decision that it is not promoted."""
-    progress = Progress(6)
+    progress = Progress(6 + bool(run.config.fidelity.judged))
     for step, consequence in LEFT_OUT.items():
         get_run_logger().warning("left out, step %s: %s", step, consequence)
     # 1. Check the logs and set bad episodes aside.
@@ -40,6 +41,8 @@ def train_on_logs(run: Run) -> Decision:
     fidelity_result = progress.after(fine_tune_experience_model(run))
     # 3. Gate: stop here if single steps of the dream are not faithful enough.
     require_fidelity(run, fidelity_result)
+    if run.config.fidelity.judged:  # a language model judges some of its held-out steps
+        progress.after(judge_dream(run, "experience_model"))
     # 4. Clone a policy from the logs.
     progress.after(clone_policy(run))
     # 6. RL in the dream.

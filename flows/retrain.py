@@ -35,6 +35,7 @@ from flows.stages.clone import clone_policy
 from flows.stages.evaluate import evaluate_policies
 from flows.stages.evaluate_on_logs import evaluate_on_logs
 from flows.stages.experience_model import fine_tune_experience_model, require_fidelity
+from flows.stages.judge_dream import judge_dream
 from flows.stages.promote import promote_challenger
 from flows.stages.report import played_games, run_report
 from flows.stages.sim_to_real import refine_in_reality
@@ -55,6 +56,10 @@ class RetrainResult:
 STEPS = {
     "validate": PlannedStage(validate_data.declare),
     "experience_model": PlannedStage(fine_tune_experience_model.declare, gate=require_fidelity),
+    "judge": PlannedStage(
+        lambda run: judge_dream.declare(run, "experience_model"),
+        condition=lambda run: bool(run.config.fidelity.judged) and not has_live_world(run),
+    ),
     "clone": PlannedStage(clone_policy.declare),
     "check_cloned": PlannedStage(
         lambda run: check_dream.declare(run, "clone", "cloned"),

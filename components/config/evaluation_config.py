@@ -25,8 +25,8 @@ class FidelityConfig(Section):
     judged: int = Field(
         0,
         ge=0,
-        description="Predicted steps that a language model at `endpoint` judges in `dreamgym fidelity`; "
-        "0: none.",
+        description="Predicted steps that a language model at `endpoint` judges in `dreamgym fidelity`, "
+        "and in a run on logs alone; 0: none.",
     )
     policy_tasks: int = Field(
         48, ge=1, description="Training tasks on which the current policy is checked, dreamed and real."

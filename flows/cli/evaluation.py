@@ -185,6 +185,8 @@ def fidelity(
 
     Compared are single steps of held-out data, single steps of an untrained, a cloned and a dream-trained
     policy, and whole dreams replayed in the real engine. Missing models and policies are trained first.
+    Of logs without a live world (environment.name=recorded) single steps alone are compared. With
+    fidelity.judged=N a language model at endpoint.url judges N of the steps.
 
     Without a champion, and with experience_model.* on the command line, the config's own model is measured.
 

@@ -4,24 +4,23 @@
 
 It compares single steps of held-out offline data and single steps of three policies (untrained, cloned,
 trained in the dream). It also replays whole dreamed episodes in the real engine. No model was trained on
-these tasks. The policies' real steps are counted as check interactions, apart from training.
+these tasks. The policies' real steps are counted as check interactions, apart from training. Of logs without
+a live world only single steps of held-out data are compared, and judged; no policy is trained.
 """
 
 from __future__ import annotations
 
 import json
-import random
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from prefect import flow
+from prefect import flow, get_run_logger
 
 from components.config import Config
 from components.environments import make_adapter
-from components.evaluation.judge import VERSION, judge_transitions
 from components.evaluation.metrics.bound import bound_metrics
 from components.evaluation.metrics.fidelity_metrics import (
     EXAMINED_POLICIES,
@@ -38,7 +37,6 @@ from components.evaluation.metrics.open_loop import (
 )
 from components.experience.real_replay import Replay, replay
 from components.experience.step_judgements import judge_predictions
-from components.language.endpoint.json_endpoint import Endpoint
 from components.language.threads import decoding
 from components.policy.policy import Policy
 from components.policy.rollout import Rollout, Stamp
@@ -48,13 +46,13 @@ from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.store import read_tasks, read_transitions, trajectories, write_transitions
 from flows.run.live_adapter import live_adapter
 from flows.run.pipeline_run import Run
-from flows.run.run_data import encoder_input, policy_backbone
+from flows.run.run_data import encoder_input, has_live_world, policy_backbone
 from flows.run.run_dream import open_dream
 from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.training.system_turns import policy_system
-from flows.run.training.teacher_annotations import ANSWERS
 from flows.stages.clone import clone_policy
 from flows.stages.experience_model import fine_tune_experience_model
+from flows.stages.judge_dream import judge_dream
 from flows.stages.synthetic_rl import train_in_dream
 from flows.stages.validate import validate_data
 
@@ -83,14 +81,19 @@ def examine(config: Config, root: Path = Path(), model: StageResult | None = Non
             fine_tune_experience_model(run)
         else:
             run.adopt(model)
-        clone_policy(run)
-        train_in_dream(run)
-        # Judge the dream on real steps of the policies, and their whole dreams in the real engine.
-        play_policies(run)
-        examine_dream(run)
+        if has_live_world(run):
+            clone_policy(run)
+            train_in_dream(run)
+            # Judge the dream on real steps of the policies, and their whole dreams in the real engine.
+            play_policies(run)
+            examine_dream(run)
+        else:
+            get_run_logger().warning(
+                "left out: steps of policies, and dreams replayed in the real engine: there is no live world"
+            )
         # Let a language model judge some of the steps.
         if config.fidelity.judged:
-            judge_dream(run)
+            judge_dream(run, "fidelity" if has_live_world(run) else "experience_model")
         run.finish()
     except BaseException as error:
         run.fail(error)
@@ -249,31 +252,6 @@ def _examine(run: Run, inputs: Inputs, work: Path) -> Outcome:
     costs = {"check_interactions": real_steps, "tokens_generated": model.tokens, **model.endpoint_costs}
     outputs = {"judgements": "judgements.parquet", "rehearsals": "rehearsals.jsonl", "denied": "denied.json"}
     return Outcome(outputs, metrics, costs=costs)
-
-
-@stage_flow("judge-dream")
-def judge_dream(run: Run) -> Stage:
-    """Stage: the paper's four rubrics, judged by a language model and compared with facts."""
-    config = {"judged": run.config.fidelity.judged, "version": VERSION}
-    config |= run.config.endpoint.model_dump(include={"model", "temperature", "max_tokens", "json_mode"})
-    return Stage(
-        "judge",
-        work=partial(_judge, run),
-        inputs={"judgements": StageOutput("fidelity", "judgements")},
-        config=config,
-        code=__name__,
-    )
-
-
-def _judge(run: Run, inputs: Inputs, work: Path) -> Outcome:
-    judgements = read_judgements(inputs["judgements"])
-    count = min(run.config.fidelity.judged, len(judgements))
-    sample = random.Random(run.config.seed).sample(judgements, count)
-    with Endpoint(run.config.endpoint, run.root / ANSWERS) as endpoint:
-        metrics, records = judge_transitions(endpoint, sample, read_tasks(run.data.tasks("fidelity")))
-    lines = "".join(json.dumps(asdict(record)) + "\n" for record in records)
-    (work / "verdicts.jsonl").write_text(lines, encoding="utf-8")
-    return Outcome({"verdicts": "verdicts.jsonl"}, metrics, costs=endpoint.usage.costs())
 
 
 def transcript(replayed: Replay) -> dict[str, Any]:

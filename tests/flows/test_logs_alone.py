@@ -184,6 +184,9 @@ def test_logs_with_a_live_world_are_refused(repository):
 def answer_for_the_room(body):
     """The answer of a language model that knows the room with lamps."""
     question = json.loads(body["messages"][1]["content"])
+    if "predicted_next_state" in question:
+        axes = ("causal_consistency", "diversity", "informativeness", "hallucination")
+        return Reply({"rubric_scores": dict.fromkeys(axes, 2)})
     if "action" not in question:  # a judge of a made-up task, or who makes one up
         return Reply(
             {"reasoning": "it has a lamp", "possible": True}
@@ -209,6 +212,18 @@ def test_a_prompted_model_dreams_is_measured_and_counted_and_asked_once(reposito
         calls = len(server.requests)
         assert calls > 0 and printed["costs"]["endpoint_calls"] == calls
         assert printed["costs"]["endpoint_prompt_tokens"] == 11 * calls
+        judged = ["environment.name=recorded", *words[2:], *SMALL, "backbone.path=model", *dream]
+        judged += ["--model", "config"]
+        code, text, _ = run(repository, *judged, "fidelity.judged=3", verb=("fidelity",), small=False)
+        assert code == 0 and "there is no live world" in text and "judge/consistency: 2.00 (n=3)" in text, (
+            text
+        )
+        names = [stage.name for stage in Manifest.load(repository / "runs" / "latest").stages]
+        assert names == ["validate", "experience_model", "judge"]
+        code, text, printed = retrain(repository, *words, "fidelity.judged=3", dream=dream)
+        assert code == 0 and "judge" in [stage["name"] for stage in printed["stages"]], text
+        metrics = json.loads((repository / "runs" / "latest" / "metrics.json").read_text())
+        assert metrics["judge/consistency"]["n"] == 3
         made_up = ["curriculum.enabled=true", "curriculum.judge=true"]
         code, text, printed = retrain(repository, *words, "seed=1", *made_up, dream=dream)
         assert code == 0, text

@@ -41,11 +41,16 @@ def print_fidelity(page: Output, directory: Path) -> None:
     rows = [[Cell(label.strip(), label), *rate_cells(entry)] for label, entry in _fidelity_rows(metrics)]
     columns = [Column("measure"), *rate_columns("value", 0.95)]
     page.table("fidelity", Table("The experience model on held-out tasks", columns, rows))
-    denied = metrics.get("fidelity/denied_successes", {}).get("value", 0)
-    page.text(
-        f"Dreamed successes that the real engine denies: {denied:.0f} "
-        "(transcripts: denied.json of the stage `fidelity`)."
-    )
+    denied = metrics.get("fidelity/denied_successes", {}).get("value")
+    if denied is None:
+        page.text("No policy was examined and no dream replayed: there is no live world.")
+    else:
+        page.text(
+            f"Dreamed successes that the real engine denies: {denied:.0f} "
+            "(transcripts: denied.json of the stage `fidelity`)."
+        )
+    for axis in sorted(name for name in metrics if name.count("/") == 1 and name.startswith("judge/")):
+        page.text(f"{axis}: {metrics[axis]['value']:.2f} (n={metrics[axis]['n']})")
     page.text(f"All metrics: {directory / 'metrics.json'}")
     page.put(run=directory.name, denied_successes=denied, metrics=metrics)
 
