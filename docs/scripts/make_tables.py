@@ -66,7 +66,7 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
         "seeds": lambda: seeds("study-logs-only", "clone-successes", studied("study-logs-only"))
     },
     "docs/experiments/weak-logs.md": {
-        "study-weak": lambda: study("study-weak", "clone-successes"),
+        "study-weak": lambda: study("study-weak", "clone-successes", studied("study-weak-logs")),
         "against-reality": lambda: against_reality("study-weak", ("dream-grpo", "s2r-grpo")),
     },
     "docs/experiments/real-budgets.md": {"study-budgets": budgets},

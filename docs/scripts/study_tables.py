@@ -13,17 +13,18 @@ from components.evaluation.study.study_results import MARGIN, summarise
 from components.evaluation.study.study_table import study_table
 from components.evaluation.study.transfer_table import transfer_table
 from flows.jobs.studies.method import BASE
-from flows.jobs.studies.study_methods import bases_against
+from flows.jobs.studies.study_methods import METHODS, bases_against
 
 
 def study(name: str, against: str = BASE, methods: Sequence[str] = ()) -> str:
     """Return the table that `dreamgym study --finished --against AGAINST` makes of the same cells.
 
     Args:
-        methods: whose cells; empty: all that are there.
+        methods: that the study's config names, with those that have no cell; empty: those that have cells.
     """
     cells, bases = _cells(name, methods), bases_against(against)
-    return study_table(summarise(cells, against, bases), cells, against, bases)
+    planned = [method for method in METHODS if method in methods]
+    return study_table(summarise(cells, against, bases, planned), cells, against, bases)
 
 
 def seeds(name: str, against: str, methods: Sequence[str] = ()) -> str:

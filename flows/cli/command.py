@@ -272,7 +272,7 @@ def run_study(
     base = against or BASE
     bases = bases_against(base)
     cells_by_method = study(settings, workspace, methods, seeds, cells, finished=finished)
-    metrics = summarise(cells_by_method, base, bases)
+    metrics = summarise(cells_by_method, base, bases, methods)
     print_study(page, cells_by_method, metrics)
     return cells_by_method, metrics
 

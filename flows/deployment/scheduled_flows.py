@@ -92,7 +92,7 @@ def study_from_file(
         # Called as a function: the cells are tasks of this flow run.
         names = chosen_methods(config, methods)
         study_cells = study.fn(config, Path.cwd(), names, seeds or [0, 1, 2], directory)
-    metrics = summarise(study_cells, BASE, BASES)
+    metrics = summarise(study_cells, BASE, BASES, names)
     paths = write_study(study_cells, metrics, directory.with_suffix(".json"), directory)
     return [str(path) for path in paths]
 

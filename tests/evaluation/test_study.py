@@ -167,6 +167,17 @@ def test_a_method_with_one_seed_counts_in_the_family_of_tests():
     assert "difference/p_value" not in summarise(with_few, "base")["b"]
 
 
+def test_a_planned_method_without_a_cell_counts_in_the_family_of_tests():
+    won = {"base": [1] * 12 + [0] * 28, "a": [1] * 20 + [0] * 20}
+    cells = {name: [cell(name, seed, games) for seed in range(3)] for name, games in won.items()}
+    alone = summarise(cells, "base")["a"]["difference/p_value"].value
+    metrics = summarise(cells, "base", {"part": "a"}, ["late", "base", "a", "part", "later"])
+    assert 0 < alone < 0.1 and metrics["a"]["difference/p_value"].value == pytest.approx(3 * alone)
+    assert metrics["late"] == metrics["later"] == {} and list(metrics)[:2] == ["late", "base"]
+    with_crashed = summarise(cells | {"late": [Cell("late", 0, {}, crash="killed")]}, "base")
+    assert with_crashed["a"]["difference/p_value"].value == pytest.approx(2 * alone)
+
+
 def test_the_watched_agreement_is_averaged_over_seeds():
     watched_cells = [
         cell("dream", 0, [1, 0], watched=[[4, 0.5, 1.0], [8, 0.6, 0.5]]),

@@ -80,6 +80,14 @@ def test_the_table_says_what_is_surely_not_inferior():
     assert ", ratio 0.79 (" in worse and "inferior" not in worse
 
 
+def test_a_planned_method_without_a_cell_has_a_row_that_says_so():
+    cells = {name: [cell(name, 0, [1, 0])] for name in ("base", "other")}
+    metrics = summarise(cells, "base", None, ["base", "gone", "other"])
+    lines = study_table(metrics, cells, "base").splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| base", "| gone", "| other"]
+    assert lines[3].startswith("| gone | no finished cell |")
+
+
 def test_a_base_without_a_finished_cell_gives_way_to_the_common_one():
     cells = {
         "base": [cell("base", 0, [1, 0, 0, 0])],

@@ -31,7 +31,10 @@ Rows = list[dict[str, float]]
 
 
 def summarise(
-    cells: Mapping[str, Sequence[Cell]], against: str, bases: Mapping[str, str] | None = None
+    cells: Mapping[str, Sequence[Cell]],
+    against: str,
+    bases: Mapping[str, str] | None = None,
+    planned: Sequence[str] = (),
 ) -> dict[str, dict[str, Estimate]]:
     """Return the metrics of each method over its seeds, and its difference from its base method.
 
@@ -40,8 +43,8 @@ def summarise(
     - `cost/...`: means over the seeds. `cost/offline_transitions` and `cost/pretraining_transitions` only if
       all cells know them (`Cell.recorded_transitions`).
     - `difference/success_rate` and `difference/p_value`: two-sided, Holm-corrected over all methods in
-      `cells` with the same base; one with less than two seeds has no p-value and counts as 1. With one seed
-      the interval covers further games alone.
+      `cells` and `planned` with the same base; one with less than two seeds has no p-value and counts as 1.
+      With one seed the interval covers further games alone.
     - `ratio/success_rate`: of the method's rate to its base's on the same seeds and games (`crossed_ratio`);
       left out if the base's rate may be 0.
     - `ratio/non_inferior`: 1 if its low end is at least `MARGIN`, else 0. Only where the comparison has a
@@ -50,16 +53,20 @@ def summarise(
     - `watched/rollout_agreement`: share of replayed dreamed successes that were confirmed, a mean over the
       seeds.
     - Names of `Cell.figures` that all seeds have: means over the seeds.
-    - `crashed_seeds`: number of crashed cells, if any. A method without a finished cell has only this metric.
+    - `crashed_seeds`: number of crashed cells, if any. A method without a finished cell has only this metric,
+      or none.
 
     Args:
         cells: method -> its cells.
         against: base method of all methods that are not in `bases`.
         bases: method -> its base method; one without a finished cell is replaced by `against`.
+        planned: methods of the study, with those that have no cell: their comparisons are part of the family
+            of tests, else p-values would fall while a study is unfinished.
 
     Raises:
         DataError: cells with different games.
     """
+    cells = {name: cells.get(name, ()) for name in (*planned, *cells)}
     finished_cells = {
         name: [cell for cell in method_cells if not cell.crash] for name, method_cells in cells.items()
     }
@@ -93,14 +100,14 @@ def _add_comparisons(
             for name in cells
             if base_of[name] == base and (rows := _paired_rows(cells[name], cells.get(base) or []))
         }
-        planned = [name for name in cells if bases.get(name, against) == base and name != base]
+        family = [name for name in cells if bases.get(name, against) == base and name != base]
         p_values = holm_correction(
             {
                 name: crossed_p_value(_differences(*row_pairs[name]))
-                for name in planned
+                for name in family
                 if name in row_pairs and len(row_pairs[name][0]) > 1
             },
-            family=len(planned),
+            family=len(family),
         )
         for name, rows in row_pairs.items():
             metrics[name] |= _comparison_metrics(*rows)

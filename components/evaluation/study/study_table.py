@@ -41,12 +41,13 @@ def study_table(
 
     Args:
         metrics: method -> metrics, from `summarise`.
-        cells: method -> its cells.
+        cells: method -> its cells; a method of `metrics` without cells gets a row that says so.
         base: base method of all methods that are not in `bases`.
         bases: method -> its base method.
     """
     rows = []
-    finished = {name: [cell for cell in cells[name] if not cell.crash] for name in metrics}
+    cells = {name: cells.get(name, ()) for name in metrics}
+    finished = {name: [cell for cell in own if not cell.crash] for name, own in cells.items()}
     present = bases_present(finished, base, bases or {})
     for name, method_metrics in metrics.items():
         method_base = present[name]
@@ -63,8 +64,8 @@ def study_table(
     ever = COLUMNS.index(REAL_STEPS_EVER)
     if any(row[ever].startswith("≥") for row in rows):
         lines += ["", AT_LEAST]
-    problems = _problem_lines({name: cells[name] for name in metrics})
-    commits = Counter(cell.commit[:7] for name in metrics for cell in cells[name] if cell.commit)
+    problems = _problem_lines(cells)
+    commits = Counter(cell.commit[:7] for own in cells.values() for cell in own if cell.commit)
     if problems:
         lines += ["", *problems]
     if commits:
@@ -76,7 +77,10 @@ def study_table(
 
 
 def _problem_lines(cells: Mapping[str, Sequence[Cell]]) -> list[str]:
-    """Return one line per crashed cell, then one on the seeds that methods have no cell for."""
+    """Return one line per crashed cell, then one on the seeds that methods have no cell for.
+
+    The row of a method without any cell says so itself.
+    """
     every_cell = [cell for method_cells in cells.values() for cell in method_cells]
     lines = [
         f"- `{cell.method}`, seed {cell.seed}, crashed: {' '.join(cell.crash.split())}"
@@ -86,7 +90,7 @@ def _problem_lines(cells: Mapping[str, Sequence[Cell]]) -> list[str]:
     seeds = {cell.seed for cell in every_cell}
     lacking: dict[tuple[int, ...], list[str]] = {}
     for name, method_cells in cells.items():
-        if missing := tuple(sorted(seeds - {cell.seed for cell in method_cells})):
+        if method_cells and (missing := tuple(sorted(seeds - {cell.seed for cell in method_cells}))):
             lacking.setdefault(missing, []).append(f"`{name}`")
     if lacking:
         parts = [

@@ -51,7 +51,7 @@ def print_study(
     """
     heads = ("success", "95 %", "seeds", "minus base", "p", "steps", "min")
     columns = [Column("method"), *(Column(name, right=True) for name in heads)]
-    rows = [_study_row(method, method_cells, metrics[method]) for method, method_cells in cells.items()]
+    rows = [_study_row(method, cells.get(method, ()), own) for method, own in metrics.items()]
     page.table("", Table("Held-out real games, by method", columns, rows))
     for cell in (cell for method_cells in cells.values() for cell in method_cells if cell.crash):
         page.text(f"{cell.method}, seed {cell.seed} crashed: {cell.crash}", style="red")
