@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from result_files import interval, read_cells, table
 
 from components.evaluation.metrics.intervals import proportion
+from components.evaluation.metrics.paired_outcomes import PairedDifference, paired_difference
 from components.evaluation.study.cells import Cell
 from components.evaluation.study.seed_table import difference
 from components.evaluation.study.study_results import compared_games
@@ -35,31 +36,44 @@ def budgets(name: str = "study-budgets") -> str:
     return table(head, rows)
 
 
-def budget_differences(most: int, name: str = "study-budgets") -> list[str]:
-    """Return dream and reality minus reality alone at each budget, of the first seed.
+def better_reality(name: str, steps: int) -> list[Cell]:
+    """Return the first seed's cells of reality alone with a budget: one of each start, the best first."""
+    starts = (
+        _of_seed(read_cells(name).get(f"grpo-real-{steps}", ()), 0),
+        _of_seed(read_cells(f"{name}-successes-{steps}").get("successes-grpo-real", ()), 0),
+    )
+    return sorted((cell for cell in starts if cell), key=lambda cell: -cell.success)
+
+
+def budget_differences(most: int, name: str = "study-budgets") -> dict[int, tuple[PairedDifference, int]]:
+    """Return budget -> dream and reality minus the better start of reality alone, and the number of starts.
+
+    Of the first seed, paired by game.
 
     Args:
         most: largest budget.
     """
-    cells = read_cells(name)
-    return [
-        difference(*(_of_seed(cells[f"{way}-{steps}"], 0) for way in ("s2r-grpo", "grpo-real")))
-        for steps in REAL_STEPS
-        if steps <= most
-    ]
+    found = {}
+    for steps in (steps for steps in REAL_STEPS if steps <= most):
+        alone = better_reality(name, steps)
+        after = _of_seed(read_cells(name)[f"s2r-grpo-{steps}"], 0)
+        if after and alone:
+            pairs = [(after.games[game], alone[0].games[game]) for game in compared_games(after)]
+            found[steps] = paired_difference(*zip(*pairs, strict=True)), len(alone)
+    return found
 
 
-def minutes_to_success(name: str) -> tuple[str, str]:
-    """Return the minutes of dream and reality, and those of reality alone to a policy that wins as much.
+def minutes_to_success(name: str) -> tuple[float, float, bool]:
+    """Return the minutes of dream and reality, those of reality alone, and whether it came to win as much.
 
-    Of the first seed; policies of reality are looked at on the way. "more than N": it never won as much.
+    Reality's are those to its first policy that wins as much, or all that it had. Of the first seed; policies
+    of reality are looked at on the way.
     """
     cells = read_cells(name)
     after, alone = (_points(_cell_of(cells[method])) for method in ("s2r-grpo", "grpo-real"))
     *_, seconds, success = after[-1]
     reached = next((point[2] for point in alone if point[3] >= success), None)
-    found = f"{reached / 60:.0f}" if reached is not None else f"more than {alone[-1][2] / 60:.0f}"
-    return f"{seconds / 60:.0f}", found
+    return seconds / 60, (alone[-1][2] if reached is None else reached) / 60, reached is not None
 
 
 def slow(names: Mapping[str, str] = SLOW_STUDIES) -> str:

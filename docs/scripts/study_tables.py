@@ -52,9 +52,15 @@ def against_reality(name: str, methods: Sequence[str]) -> str:
     return table(["method", f"minus {BASE}", f"ratio to {BASE}", f"at least {MARGIN} of it"], rows)
 
 
-def kept_of_reality(name: str, method: str) -> Estimate:
-    """Return the ratio of a method's success to that of RL in reality, over the seeds that both have."""
-    return summarise(_cells(name, (BASE, method)), BASE)[method]["ratio/success_rate"]
+def kept_of_reality(name: str, method: str, reality_of: str = "") -> tuple[Estimate, int]:
+    """Return the ratio of a method's success to that of RL in reality, and the number of seeds of both.
+
+    Args:
+        reality_of: study with the cells of RL in reality, of the same policy and games; empty: the same.
+    """
+    cells = {BASE: read_cells(reality_of or name)[BASE], method: read_cells(name)[method]}
+    seeds = {cell.seed for cell in cells[BASE]} & {cell.seed for cell in cells[method]}
+    return summarise(cells, BASE)[method]["ratio/success_rate"], len(seeds)
 
 
 def _cells(name: str, methods: Sequence[str]) -> dict[str, list[Cell]]:

@@ -71,9 +71,9 @@ def test_the_study_table_is_inserted_into_a_document(tmp_path):
 
 def test_the_table_says_what_is_surely_not_inferior():
     cells = {
-        "base": [cell("base", seed, [1] * 38 + [0] * 2) for seed in range(2)],
-        "better": [cell("better", seed, [1] * 40) for seed in range(2)],
-        "worse": [cell("worse", seed, [1] * 30 + [0] * 10) for seed in range(2)],
+        "base": [cell("base", seed, [1] * 38 + [0] * 2) for seed in range(3)],
+        "better": [cell("better", seed, [1] * 40) for seed in range(3)],
+        "worse": [cell("worse", seed, [1] * 30 + [0] * 10) for seed in range(3)],
     }
     better, worse = study_table(summarise(cells, "base"), cells, "base").splitlines()[3:5]
     assert ", ratio 1.05 (" in better and "), not inferior |" in better

@@ -26,6 +26,8 @@ from components.evaluation.study.reach_costs import reach_metrics
 
 MARGIN = 0.9
 """A method is not inferior to its base if it surely wins at least this share of the base's games."""
+MIN_TESTED_SEEDS = 3
+"""Fewest seeds with a p-value: with two, small ones are too frequent under chance alone (docs/limits.md)."""
 Rows = list[dict[str, float]]
 """One row per seed: game -> 1.0 if it was won, else 0.0."""
 
@@ -43,8 +45,9 @@ def summarise(
     - `cost/...`: means over the seeds. `cost/offline_transitions` and `cost/pretraining_transitions` only if
       all cells know them (`Cell.recorded_transitions`).
     - `difference/success_rate` and `difference/p_value`: two-sided, Holm-corrected over all methods in
-      `cells` and `planned` with the same base; one with less than two seeds has no p-value and counts as 1.
-      With one seed the interval covers further games alone.
+      `cells` and `planned` with the same base; one with fewer than
+      `MIN_TESTED_SEEDS` seeds has no p-value and counts as 1. With one seed the interval covers further games
+      alone.
     - `ratio/success_rate`: of the method's rate to its base's on the same seeds and games (`crossed_ratio`);
       left out if the base's rate may be 0.
     - `ratio/non_inferior`: 1 if its low end is at least `MARGIN`, else 0. Only where the comparison has a
@@ -91,7 +94,7 @@ def _add_comparisons(
     """Add each method's comparison with its base; p-values with the same base are corrected together.
 
     Where another base takes the place of one without cells there is no p-value: that test was not planned.
-    Nor has a method with one seed: its test would be over games alone.
+    Nor has a method with few seeds: their variance is estimated too badly.
     """
     base_of = bases_present(cells, against, bases)
     for base in dict.fromkeys(base_of.values()):
@@ -105,7 +108,7 @@ def _add_comparisons(
             {
                 name: crossed_p_value(_differences(*row_pairs[name]))
                 for name in family
-                if name in row_pairs and len(row_pairs[name][0]) > 1
+                if name in row_pairs and len(row_pairs[name][0]) >= MIN_TESTED_SEEDS
             },
             family=len(family),
         )
