@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from result_files import SUCCESS, Metrics, interval, read_cells, read_metrics, table, with_count
 
-from components.evaluation.metrics.intervals import Estimate
 from components.evaluation.study.cells import Cell
 from components.evaluation.study.seed_table import seed_table
-from components.evaluation.study.study_results import MARGIN, summarise
+from components.evaluation.study.study_results import MARGIN, MIN_TESTED_SEEDS, reaches_margin, summarise
 from components.evaluation.study.study_table import study_table
 from components.evaluation.study.transfer_table import transfer_table
 from flows.jobs.studies.method import BASE
-from flows.jobs.studies.study_methods import METHODS, bases_against
+from flows.jobs.studies.study_methods import CONTROLS, METHODS, bases_against
 
 
 def study(name: str, against: str = BASE, methods: Sequence[str] = ()) -> str:
@@ -24,7 +23,7 @@ def study(name: str, against: str = BASE, methods: Sequence[str] = ()) -> str:
     """
     cells, bases = _cells(name, methods), bases_against(against)
     planned = [method for method in METHODS if method in methods]
-    return study_table(summarise(cells, against, bases, planned), cells, against, bases)
+    return study_table(summarise(cells, against, bases, planned, CONTROLS), cells, against, bases)
 
 
 def seeds(name: str, against: str, methods: Sequence[str] = ()) -> str:
@@ -37,30 +36,29 @@ def against_reality(name: str, methods: Sequence[str]) -> str:
 
     The ratio's interval has the uncertainty of both sides.
     """
-    own = summarise(_cells(name, (BASE, *methods)), BASE)
     rows = []
     for method in methods:
-        ratio = own[method]["ratio/success_rate"]
-        rows.append(
-            [
-                method,
-                interval(own[method]["difference/success_rate"], "+.3f"),
-                interval(ratio),
-                "yes" if ratio.low >= MARGIN else "no; surely less" if ratio.high < MARGIN else "not shown",
-            ]
-        )
+        own, seeds = beside_reality(name, method)
+        has_test = seeds >= MIN_TESTED_SEEDS
+        shown = "not shown"
+        if max(own["ratio/success_rate"].high, own["ratio/bootstrap"].high) < MARGIN:
+            shown = "no; surely less" if has_test else f"less in {seeds} seeds"
+        elif reaches_margin(own):
+            shown = "yes" if has_test else f"in {seeds} seeds, too few to test"
+        difference, ratio = own["difference/success_rate"], own["ratio/success_rate"]
+        rows.append([method, interval(difference, "+.3f"), interval(ratio), shown])
     return table(["method", f"minus {BASE}", f"ratio to {BASE}", f"at least {MARGIN} of it"], rows)
 
 
-def kept_of_reality(name: str, method: str, reality_of: str = "") -> tuple[Estimate, int]:
-    """Return the ratio of a method's success to that of RL in reality, and the number of seeds of both.
+def beside_reality(name: str, method: str, reality_of: str = "") -> tuple[Metrics, int]:
+    """Return the metrics of a method compared with RL in reality, and the number of seeds of both.
 
     Args:
         reality_of: study with the cells of RL in reality, of the same policy and games; empty: the same.
     """
     cells = {BASE: read_cells(reality_of or name)[BASE], method: read_cells(name)[method]}
     seeds = {cell.seed for cell in cells[BASE]} & {cell.seed for cell in cells[method]}
-    return summarise(cells, BASE)[method]["ratio/success_rate"], len(seeds)
+    return summarise(cells, BASE)[method], len(seeds)
 
 
 def _cells(name: str, methods: Sequence[str]) -> dict[str, list[Cell]]:

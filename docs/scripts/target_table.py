@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from budget_table import budget_differences, minutes_to_success
 from result_files import interval, read_metrics, table
-from study_tables import kept_of_reality
+from study_tables import beside_reality
 
-from components.evaluation.study.study_results import MARGIN, MIN_TESTED_SEEDS
+from components.evaluation.study.study_results import MARGIN, MIN_TESTED_SEEDS, reaches_margin
 
 STUDIES = ("study-logs-only", "study-weak")
 """Of dreams that have read the logs alone, and of dreams that knew the world before."""
@@ -70,9 +70,9 @@ def _signed(name: str, method: str, *, above: bool) -> str:
 
 def _share_of_reality(name: str, method: str) -> str:
     """Return the method's share of the success of RL in reality on the same logs, policy and games."""
-    ratio, seeds = kept_of_reality(name, method, "study-weak")
-    steps = read_metrics(name)[method]["cost/real_interactions"].value
-    return f"{verdict(ratio.low >= MARGIN, seeds)}: `{method}` {interval(ratio)} after {steps:,.0f} steps"
+    own, seeds = beside_reality(name, method, "study-weak")
+    ratio, steps = own["ratio/success_rate"], own["cost/real_interactions"].value
+    return f"{verdict(reaches_margin(own), seeds)}: `{method}` {interval(ratio)} after {steps:,.0f} steps"
 
 
 def _above_reality(most: int) -> str:

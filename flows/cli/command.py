@@ -267,12 +267,12 @@ def run_study(
     from flows.cli.tables.methods_table import print_study
     from flows.jobs.studies.method import BASE
     from flows.jobs.studies.study import study
-    from flows.jobs.studies.study_methods import bases_against
+    from flows.jobs.studies.study_methods import CONTROLS, bases_against
 
     base = against or BASE
     bases = bases_against(base)
     cells_by_method = study(settings, workspace, methods, seeds, cells, finished=finished)
-    metrics = summarise(cells_by_method, base, bases, methods)
+    metrics = summarise(cells_by_method, base, bases, methods, CONTROLS)
     print_study(page, cells_by_method, metrics)
     return cells_by_method, metrics
 

@@ -84,7 +84,7 @@ def study_from_file(
     from flows.jobs.studies.method import BASE
     from flows.jobs.studies.method_config import chosen_methods
     from flows.jobs.studies.study import study, write_study
-    from flows.jobs.studies.study_methods import BASES
+    from flows.jobs.studies.study_methods import BASES, CONTROLS
 
     config = _prepare_config(config_file, overrides)
     directory = Path.cwd() / cells
@@ -92,7 +92,7 @@ def study_from_file(
         # Called as a function: the cells are tasks of this flow run.
         names = chosen_methods(config, methods)
         study_cells = study.fn(config, Path.cwd(), names, seeds or [0, 1, 2], directory)
-    metrics = summarise(study_cells, BASE, BASES, names)
+    metrics = summarise(study_cells, BASE, BASES, names, CONTROLS)
     paths = write_study(study_cells, metrics, directory.with_suffix(".json"), directory)
     return [str(path) for path in paths]
 

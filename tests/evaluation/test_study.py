@@ -9,7 +9,15 @@ import pytest
 from scipy.stats import ttest_rel
 
 from components.errors import DataError
-from components.evaluation.metrics.intervals import crossed_mean, crossed_p_value, crossed_ratio, proportion
+from components.evaluation.metrics.crossed_bootstrap import bootstrap_difference, bootstrap_ratio
+from components.evaluation.metrics.intervals import (
+    Estimate,
+    crossed_mean,
+    crossed_p_value,
+    crossed_ratio,
+    proportion,
+)
+from components.evaluation.study import study_results
 from components.evaluation.study.cells import Cell, require_distinct_policies
 from components.evaluation.study.reach_costs import first_reach_costs
 from components.evaluation.study.study_figures import draw_study
@@ -88,14 +96,40 @@ def test_a_ratio_is_relative_to_the_base_with_the_common_seeds_only():
 def test_what_is_not_inferior_is_judged_over_three_seeds_and_more(is_worse):
     fewer, all_won = [1] * 37 + [0] * 3, [1] * 40
     base, other = (all_won, fewer) if is_worse else (fewer, all_won)
-    cells = {name: [cell(name, seed, won) for seed in range(3)] for name, won in (("a", base), ("b", other))}
+    cells = {
+        name: [cell(name, seed, won, run_id="20261201-000000-x") for seed in range(3)]
+        for name, won in (("a", base), ("b", other))
+    }
     metrics = summarise(cells, "a")["b"]
     assert metrics["ratio/non_inferior"].value == (metrics["ratio/success_rate"].low >= 0.9) == (not is_worse)
     assert metrics["ratio/success_rate"].value > 0.9
+    assert "ratio/non_inferior" not in summarise(cells, "a", controls={"b"})["b"], "a control"
+    for name in cells:
+        older = cells | {name: [replace(cells[name][0], run_id="20261128-090000-x"), *cells[name][1:]]}
+        assert "ratio/non_inferior" not in summarise(older, "a")["b"], "run before the margin was set"
+
+
+def test_a_method_is_not_inferior_only_if_both_intervals_say_so(monkeypatch):
+    won = {"a": [1] * 37 + [0] * 3, "b": [1] * 40}
+    cells = {
+        name: [cell(name, seed, games, run_id="20261201-000000-x") for seed in range(3)]
+        for name, games in won.items()
+    }
+    metrics = summarise(cells, "a")["b"]
+    assert metrics["ratio/non_inferior"].value == 1
+    assert metrics["ratio/bootstrap"] == bootstrap_ratio([won["b"]] * 3, [won["a"]] * 3)
+    assert metrics["difference/bootstrap"] == bootstrap_difference([won["b"]] * 3, [won["a"]] * 3)
+    for name in ("crossed_ratio", "bootstrap_ratio"):
+        with monkeypatch.context() as patched:
+            patched.setattr(study_results, name, lambda *rows: Estimate(1.08, 40, 0.89, 1.2))
+            assert summarise(cells, "a")["b"]["ratio/non_inferior"].value == 0
 
 
 def test_nothing_is_called_not_inferior_to_a_clone():
-    cells = {name: [cell(name, seed, [1] * 40) for seed in range(3)] for name in ("clone", "other")}
+    cells = {
+        name: [cell(name, seed, [1] * 40, run_id="20261201-000000-x") for seed in range(3)]
+        for name in ("clone", "other")
+    }
     cells["clone"] = [replace(one, real_interactions=0, dreamed_interactions=0) for one in cells["clone"]]
     metrics = summarise(cells, "clone")["other"]
     assert "ratio/success_rate" in metrics and "ratio/non_inferior" not in metrics

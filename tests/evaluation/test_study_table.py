@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from components.evaluation.study.study_table import study_table
 from components.evaluation.study.transfer_table import transfer_table
 from flows.jobs.studies.method import BASE
 from flows.jobs.studies.study import write_study
-from flows.jobs.studies.study_methods import BASES, METHODS
+from flows.jobs.studies.study_methods import BASES, CONTROLS, METHODS
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -70,10 +71,11 @@ def test_the_study_table_is_inserted_into_a_document(tmp_path):
 
 
 def test_the_table_says_what_is_surely_not_inferior():
+    later_cell = partial(cell, run_id="20261201-000000-x")
     cells = {
-        "base": [cell("base", seed, [1] * 38 + [0] * 2) for seed in range(3)],
-        "better": [cell("better", seed, [1] * 40) for seed in range(3)],
-        "worse": [cell("worse", seed, [1] * 30 + [0] * 10) for seed in range(3)],
+        "base": [later_cell("base", seed, [1] * 38 + [0] * 2) for seed in range(3)],
+        "better": [later_cell("better", seed, [1] * 40) for seed in range(3)],
+        "worse": [later_cell("worse", seed, [1] * 30 + [0] * 10) for seed in range(3)],
     }
     better, worse = study_table(summarise(cells, "base"), cells, "base").splitlines()[3:5]
     assert ", ratio 1.05 (" in better and "), not inferior |" in better
@@ -202,7 +204,7 @@ def test_the_published_table_equals_the_published_cells(study, min_cells):
         for name in METHODS
         if any(cell.method == name for cell in all_cells)
     }
-    metrics = summarise(cells, BASE, BASES)
+    metrics = summarise(cells, BASE, BASES, controls=CONTROLS)
     assert study_table(metrics, cells, BASE, BASES) in (DOCS / "all-tables.md").read_text()
     written = json.loads((DOCS / "results" / f"{study}.json").read_text())
     assert written.keys() == metrics.keys() and len(all_cells) >= min_cells

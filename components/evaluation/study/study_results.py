@@ -9,9 +9,10 @@ compared on the games of the other families.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from components.errors import DataError
+from components.evaluation.metrics.crossed_bootstrap import bootstrap_difference, bootstrap_ratio
 from components.evaluation.metrics.intervals import (
     Estimate,
     crossed_mean,
@@ -26,6 +27,8 @@ from components.evaluation.study.reach_costs import reach_metrics
 
 MARGIN = 0.9
 """A method is not inferior to its base if it surely wins at least this share of the base's games."""
+MARGIN_SET = "20261128-090221"
+"""When `MARGIN` was set, UTC, as run ids begin. Whether older cells reach it is not judged."""
 MIN_TESTED_SEEDS = 3
 """Fewest seeds with a p-value: with two, small ones are too frequent under chance alone (docs/limits.md)."""
 Rows = list[dict[str, float]]
@@ -37,6 +40,7 @@ def summarise(
     against: str,
     bases: Mapping[str, str] | None = None,
     planned: Sequence[str] = (),
+    controls: Collection[str] = (),
 ) -> dict[str, dict[str, Estimate]]:
     """Return the metrics of each method over its seeds, and its difference from its base method.
 
@@ -50,8 +54,10 @@ def summarise(
       alone.
     - `ratio/success_rate`: of the method's rate to its base's on the same seeds and games (`crossed_ratio`);
       left out if the base's rate may be 0.
-    - `ratio/non_inferior`: 1 if its low end is at least `MARGIN`, else 0. Only where the comparison has a
-      p-value and the base is trained by RL: how much of its success is kept without reality, or a part?
+    - `difference/bootstrap`, `ratio/bootstrap`: the same with intervals of `crossed_bootstrap`.
+    - `ratio/non_inferior`: 1 if it reaches the margin (`reaches_margin`), else 0. Only where the comparison
+      has a p-value, the base is trained by RL, the method is no control, and all cells were run after the
+      margin was set: how much of its success is kept without reality, or a part?
     - `reached/...`: see `reach_metrics`.
     - `watched/rollout_agreement`: share of replayed dreamed successes that were confirmed, a mean over the
       seeds.
@@ -65,6 +71,7 @@ def summarise(
         bases: method -> its base method; one without a finished cell is replaced by `against`.
         planned: methods of the study, with those that have no cell: their comparisons are part of the family
             of tests, else p-values would fall while a study is unfinished.
+        controls: methods that must not help, so being not inferior is no success of theirs.
 
     Raises:
         DataError: cells with different games.
@@ -81,7 +88,7 @@ def summarise(
         crash_count = sum(bool(cell.crash) for cell in method_cells)
         metrics[name] |= {"crashed_seeds": exact_value(crash_count)} if crash_count else {}
         metrics[name] |= reach_metrics(finished_cells[name], finished_cells.get(against) or [])
-    _add_comparisons(metrics, finished_cells, against, bases or {})
+    _add_comparisons(metrics, finished_cells, against, bases or {}, controls)
     return metrics
 
 
@@ -90,6 +97,7 @@ def _add_comparisons(
     cells: Mapping[str, Sequence[Cell]],
     against: str,
     bases: Mapping[str, str],
+    controls: Collection[str],
 ) -> None:
     """Add each method's comparison with its base; p-values with the same base are corrected together.
 
@@ -117,9 +125,20 @@ def _add_comparisons(
             if name not in p_values:
                 continue
             metrics[name]["difference/p_value"] = exact_value(p_values[name])
-            ratio = metrics[name].get("ratio/success_rate")
-            if ratio and any(cell.real_interactions or cell.dreamed_interactions for cell in cells[base]):
-                metrics[name]["ratio/non_inferior"] = exact_value(ratio.low >= MARGIN)
+            is_judged = name not in controls and _is_judged(cells[name], cells[base])
+            if is_judged and "ratio/success_rate" in metrics[name]:
+                metrics[name]["ratio/non_inferior"] = exact_value(reaches_margin(metrics[name]))
+
+
+def reaches_margin(metrics: Mapping[str, Estimate]) -> bool:
+    """Return whether both intervals of a method's ratio, Fieller's and the bootstrap's, reach `MARGIN`."""
+    return min(metrics[f"ratio/{name}"].low for name in ("success_rate", "bootstrap")) >= MARGIN
+
+
+def _is_judged(cells: Sequence[Cell], base: Sequence[Cell]) -> bool:
+    """Return whether the base is trained by RL, and all cells were run after the margin was set."""
+    is_trained = any(cell.real_interactions or cell.dreamed_interactions for cell in base)
+    return is_trained and all(cell.run_id >= MARGIN_SET for cell in (*cells, *base))
 
 
 def bases_present(
@@ -172,12 +191,15 @@ def _differences(method_rows: Rows, base_rows: Rows) -> list[list[float]]:
 
 def _comparison_metrics(method_rows: Rows, base_rows: Rows) -> dict[str, Estimate]:
     difference = crossed_mean(_differences(method_rows, base_rows))
-    metrics = {"difference/success_rate": difference}
     won, base_won = ([list(row.values()) for row in rows] for rows in (method_rows, base_rows))
+    metrics = {
+        "difference/success_rate": difference,
+        "difference/bootstrap": bootstrap_difference(won, base_won),
+    }
     if any(map(any, base_won)):
         ratio = crossed_ratio(won, base_won)
         if math.isfinite(ratio.high):
-            metrics["ratio/success_rate"] = ratio
+            metrics |= {"ratio/success_rate": ratio, "ratio/bootstrap": bootstrap_ratio(won, base_won)}
     return metrics
 
 

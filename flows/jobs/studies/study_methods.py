@@ -220,6 +220,7 @@ METHODS |= {f"successes-{name}": _from_successes(name) for name in WRONG_DREAMS}
 METHODS |= {f"successes-{name}": _from_successes(name, BASE) for name in ("grpo-real", "s2r-grpo")}
 METHODS["successes-rounds-grpo"] = _from_successes("rounds-grpo", "successes-s2r-grpo")
 BASES = {name: method.base for name, method in METHODS.items()}
+CONTROLS = frozenset(name for name, method in METHODS.items() if method.is_control)
 
 
 def bases_against(against: str) -> dict[str, str]:
