@@ -67,8 +67,8 @@ def check_dream(run: Run, policy_stage: str, suffix: str) -> Stage:
 
 
 def require_agreement(run: Run, result: StageResult) -> None:
-    """Raise FidelityGateClosed if reality confirms too few of the policy's dreamed successes, or the dream is
-    kinder than it.
+    """Raise FidelityGateClosed if reality confirms too few of the policy's dreamed successes, the dream is
+    kinder than it, or leaves most episodes unanswered.
     """
     metrics = {name: Estimate.from_json(entry) for name, entry in result.metrics.items()}
     check_agreement(metrics, run.config.fidelity, result.name.removeprefix("check_"))
@@ -106,7 +106,13 @@ def _check(run: Run, suffix: str, inputs: Inputs, work: Path) -> Outcome:
     real_steps += check.steps
     wins = [rollout.trajectory.success for rollout in real]
     metrics: Metrics = policy_metrics(
-        judged, check.replays, len(check.rollouts), wins, _same_tasks(check.rollouts, real), suffix=suffix
+        judged,
+        check.replays,
+        len(check.rollouts),
+        wins,
+        _same_tasks(check.rollouts, real),
+        unanswered=sum(rollout.unparsable for rollout in check.rollouts),
+        suffix=suffix,
     )
     metrics |= agreement_metrics(check, settings, suffix)
     real_steps_taken = [step for rollout in real for step in rollout.trajectory.steps]

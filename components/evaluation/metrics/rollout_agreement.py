@@ -119,7 +119,7 @@ def undecided_note(check: AgreementCheck, settings: FidelityConfig, suffix: str)
     if not check.replays:
         return (
             f"The {suffix} policy had no dreamed success in {len(check.rollouts)} episodes: "
-            "there was nothing to confirm."
+            "there was nothing to confirm, which closes the gate unless fidelity.min_rollout_agreement is 0."
         )
     total = len(check.replays)
     low, high = check.bounds(settings)

@@ -64,6 +64,7 @@ _GATE_METRICS = (
     "as_used/.*",
     "rollout_agreement",
     "dreamed_success_rate",
+    "unanswered_episodes",
     "real_success_rate",
     "kindness",
     "refused_answers_a_step",

@@ -10,6 +10,7 @@ from builders import make_episode, make_task, make_transition
 from components.config import FidelityConfig
 from components.errors import FidelityGateClosed
 from components.evaluation.metrics.fidelity_metrics import (
+    MAX_UNANSWERED,
     check_agreement,
     check_gate,
     fidelity_metrics,
@@ -137,7 +138,7 @@ def test_the_answers_that_rl_gets_have_metrics_of_their_own_where_they_were_reco
     assert pairs(metrics, f"{prefix}/reward_precision", f"{prefix}/reward_recall") == [(0.5, 2), (0.5, 2)]
     assert pairs(metrics, "fidelity/reward_precision", "fidelity/reward_recall") == [(0.5, 2), (0.5, 2)]
     assert not any("as_used" in name for name in fidelity_metrics(MIXED)), "older judgements lack them"
-    of_policy = policy_metrics(used, [], 2, [], [], suffix="cloned")
+    of_policy = policy_metrics(used, [], 2, [], [], unanswered=0, suffix="cloned")
     assert pairs(of_policy, f"{prefix}/policy_reward_precision/cloned") == [(0.5, 2)]
 
 
@@ -154,7 +155,7 @@ def test_policy_metrics_count_dreamed_and_real_successes():
     ]
     real = [True, True] + [False] * 6
     same_tasks = [(True, True), (True, False), (True, False), (False, False), (False, True)]
-    metrics = policy_metrics(MIXED, replays, 8, real, same_tasks, suffix="cloned")
+    metrics = policy_metrics(MIXED, replays, 8, real, same_tasks, unanswered=2, suffix="cloned")
     names = [
         "rollout_agreement",
         "rollout_state_agreement",
@@ -180,7 +181,7 @@ def test_states_of_one_dreamed_episode_are_one_cluster():
     """
     episode = make_episode(make_task(), *[("go", "s")] * 20, won=True)
     replays = [Replay(episode, n % 2 == 0, (n % 2 == 0,) * 20) for n in range(16)]
-    agreement = policy_metrics(MIXED, replays, 16, [], [], suffix="cloned")[
+    agreement = policy_metrics(MIXED, replays, 16, [], [], unanswered=0, suffix="cloned")[
         "fidelity/rollout_state_agreement/cloned"
     ]
     assert (agreement.value, agreement.n) == (0.5, 320)
@@ -250,21 +251,21 @@ def test_the_gate_is_closed_without_any_predicted_success():
         check_gate(metrics, FidelityConfig())
 
 
-def agreement_of(confirmed, count, real_wins=8):
+def agreement_of(confirmed, count, real_wins=8, unanswered=0):
     episode = make_episode(make_task(), ("go", "s"), won=True)
     return policy_metrics(
         [],
         [Replay(episode, n < confirmed, (True,)) for n in range(count)],
         dreamed_episodes=20,
         real_wins=[n < real_wins for n in range(20)],
-        same_tasks=[(n < count, n < real_wins) for n in range(20)],
+        same_tasks=[(n < count, n < real_wins) for n in range(20 - unanswered)],
+        unanswered=unanswered,
         suffix="dreamed",
     )
 
 
 def test_too_few_confirmed_successes_close_the_gate_of_the_policy():
     check_agreement(agreement_of(8, 10), FidelityConfig(), "dreamed")
-    check_agreement(agreement_of(0, 0), FidelityConfig(), "dreamed")  # no dreamed success: nothing to confirm
     words = (
         r"rollout_agreement of the dreamed policy is 0\.700 \(n=10, .*\), floor 0\.8 "
         r"\(min_rollout_agreement\)"
@@ -281,3 +282,38 @@ def test_a_dream_that_is_surely_kinder_than_reality_closes_the_gate():
     with pytest.raises(FidelityGateClosed, match=r"minus success in reality of the dreamed policy is 0\.500"):
         check_agreement(kind, FidelityConfig(), "dreamed")
     check_agreement(kind, FidelityConfig(max_kindness=0.6), "dreamed")
+
+
+def test_a_comparison_without_an_observation_closes_the_gate():
+    """Twenty episodes without a success, and twenty without an answer."""
+    words = r"rollout_agreement of the dreamed policy has nothing .*n=0: no success in 20 dreamed episodes"
+    with pytest.raises(FidelityGateClosed, match=words) as closed:
+        check_agreement(agreement_of(0, 0), FidelityConfig(), "dreamed")
+    assert "minus success in reality" not in str(closed.value) and closed.value.exit_code == 3
+    silent = agreement_of(0, 0, unanswered=20)
+    assert silent["fidelity/unanswered_episodes/dreamed"].value == 1.0
+    with pytest.raises(
+        FidelityGateClosed, match=r"n=0: no task was answered in both.*without an answer is 1\.0"
+    ):
+        check_agreement(silent, FidelityConfig(min_rollout_agreement=0), "dreamed")
+    off = FidelityConfig(min_rollout_agreement=0, max_unparsable_rate=1)
+    check_agreement(silent, off, "dreamed")
+    check_agreement(agreement_of(0, 0), FidelityConfig(min_rollout_agreement=0), "dreamed")
+
+
+def test_a_dream_that_surely_leaves_most_episodes_unanswered_closes_the_gate():
+    """14 of 20 may be half by chance, 15 of 20 not: the interval's low end is 0.481 and 0.531."""
+    check_agreement(agreement_of(4, 4, unanswered=14), FidelityConfig(), "dreamed")
+    with pytest.raises(FidelityGateClosed, match=r"without an answer is 0\.750 \(n=20, 0\.531 to"):
+        check_agreement(agreement_of(4, 4, unanswered=15), FidelityConfig(), "dreamed")
+
+
+def test_the_power_of_the_gate_is_the_documented_one():
+    """With 48 tasks kindness closes it from 0.354 on, and 31 episodes without an answer do."""
+    for extra, is_closed in ((16, False), (17, True)):
+        pairs = [(n < 12 + extra, n < 12) for n in range(48)]
+        metrics = policy_metrics([], [], 48, [], pairs, unanswered=0, suffix="cloned")
+        assert (metrics["fidelity/kindness/cloned"].low > FidelityConfig().max_kindness) == is_closed
+    for count, is_closed in ((30, False), (31, True)):
+        metrics = policy_metrics([], [], 48, [], [], unanswered=count, suffix="cloned")
+        assert (metrics["fidelity/unanswered_episodes/cloned"].low > MAX_UNANSWERED) == is_closed
