@@ -20,12 +20,18 @@ class CurriculumConfig(Section):
         description="variance: the paper's, by the variance of a task's latest returns. posterior: by draws "
         "from a decayed posterior over success that tasks of one instruction and family share (our choice).",
     )
-    seeds: int = Field(8, ge=1, description="m: tasks with the highest return variance that are varied.")
+    seeds: int = Field(
+        8,
+        ge=1,
+        description="m: tasks that are varied, those with the highest return variance (posterior: with "
+        "a mean success nearest to one half).",
+    )
     candidates: int = Field(
         4,
         ge=1,
         description="Variations that the experience model proposes for each seed task; the most novel "
-        "valid one is used.",
+        "valid one is used. posterior: one harder than an easy seed task or easier than a hard one, of the "
+        "largest drawn variance.",
     )
     share: float = Field(
         0.25, ge=0, le=1, description="lambda: largest share of generated tasks in an iteration."

@@ -16,9 +16,11 @@ tasks are varied, not which training tasks are repeated.
 
 With `selection: posterior` training and generated tasks compete by a draw of their success
 (`success_posterior.py`), at most `share` of them generated. A generated task inherits nothing: it has the
-prior of its instruction, or of all tasks if the instruction is new. Of several candidates, the one is
-accepted whose drawn variance is largest: a harder one for an easy parent, an easier one for a hard parent,
-if there is one among them (our choice, not the paper's; the proposals have no direction).
+prior of its instruction, or of all tasks if the instruction is new. The m played tasks are varied whose mean
+success is nearest to one half, tasks that are always or never won among them. Of the candidates that are
+harder than a parent won in more than half, or easier than one won in less, the one is accepted whose drawn
+variance is largest; of all candidates if there is none (our choice, not the paper's; the proposals have no
+direction). A new task has a full group at once: the loop plays groups of one size.
 
 Differs from the paper (DreamGym, arXiv 2511.03773, App. C):
 
@@ -144,14 +146,23 @@ class Curriculum:
             self._posterior.update(returns.values())
         for task_id, values in self._pool_returns(returns, seed).items():
             self.task_values[task_id] = return_variance(values)
-        informative = [task for task, _ in returns.values() if self.task_values[task.id] > 0]
-        informative.sort(key=lambda task: -self.task_values[task.id])
-        parents = informative[: self.config.seeds] if self.config.share else []
-        accepted, refused = self._generate_tasks(parents, seed)
+        parents = self._parents([task for task, _ in returns.values()]) if self.config.share else []
+        accepted, refused = self._generate_tasks(parents[: self.config.seeds], seed)
         self._prune()
         counts = {"proposed": accepted + refused.total(), "accepted": accepted, "pool": len(self.generated)}
         self.life.append({**counts, "refused": dict(refused), **_summarise_outcomes(returns)})
         return {f"tasks_{name}": float(count) for name, count in counts.items()}
+
+    def _parents(self, played: Sequence[Task]) -> list[Task]:
+        """The played tasks that may be varied, the best first.
+
+        They are those whose returns differed, by value; by posterior all, by their expected variance.
+        """
+        posterior = self._posterior
+        if posterior is None:
+            informative = [task for task in played if self.task_values[task.id] > 0]
+            return sorted(informative, key=lambda task: -self.task_values[task.id])
+        return sorted(played, key=lambda task: abs(posterior.mean(task) - 0.5))
 
     def _pool_returns(self, returns: GroupReturns, seed: int) -> dict[str, list[float]]:
         """Task id -> the returns of its group."""
@@ -184,18 +195,23 @@ class Curriculum:
             valid = {task.id: task for task in candidates if not refusal_reasons[task.id]}
             refused.update(refusal_reasons[task.id] for task in candidates if refusal_reasons[task.id])
             if valid:
-                self._accept(self._choose(list(valid.values()), rng), parent)
+                self._accept(self._choose(list(valid.values()), parent, rng), parent)
                 accepted += 1
                 valid_count = sum(not refusal_reasons[task.id] for task in candidates)
                 refused.update({OTHER_CANDIDATE_ACCEPTED: valid_count - 1})
         return accepted, +refused
 
-    def _choose(self, candidates: Sequence[Task], rng: random.Random) -> Task:
-        """The candidate whose instruction is rarest; by posterior, that of the largest drawn variance."""
+    def _choose(self, candidates: Sequence[Task], parent: Task, rng: random.Random) -> Task:
+        """The candidate whose instruction is rarest; by posterior, that of the largest drawn variance.
+
+        By posterior, candidates harder than an easy parent, or easier than a hard one, come first.
+        """
         posterior = self._posterior
         if posterior is None:
             return min(candidates, key=lambda task: self._instruction_counts[task.instruction])
-        return max(candidates, key=lambda task: posterior.draw_variance(task, rng))
+        success = posterior.mean(parent)
+        towards_half = [task for task in candidates if (posterior.mean(task) - success) * (0.5 - success) > 0]
+        return max(towards_half or candidates, key=lambda task: posterior.draw_variance(task, rng))
 
     def _accept(self, task: Task, parent: Task) -> None:
         self.generated[task.id] = task

@@ -6,7 +6,9 @@ wins and l losses of its own and the prior mean m, a task's success is
 
     p ~ Beta(STRENGTH m + w, STRENGTH (1 - m) + l)
 
-and m of each level is (w + STRENGTH m_above) / (w + l + STRENGTH). All counts are multiplied by DECAY after
+and m of each level is (w + STRENGTH m_above) / (w + l + STRENGTH). There w and l leave out those of the level
+below that the task belongs to, so that its evidence counts once: a task's own rollouts are no part of its
+instruction's prior, an instruction's none of its family's. All counts are multiplied by DECAY after
 each iteration, because the policy changes. A draw's variance p (1 - p) is the chance that two rollouts end
 differently, up to a factor: a group of equal returns teaches nothing. Choosing by draws (Thompson sampling)
 tries what is uncertain and repeats what is telling.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from components.records import Task
@@ -50,24 +53,33 @@ class SuccessPosterior:
 
     def mean(self, task: Task) -> float:
         """Return the expected success of `task`."""
-        return self._mean(_levels(task))
+        levels = _levels(task)
+        wins, losses = self._of(levels[-1])
+        return (wins + STRENGTH * self._prior(levels)) / (wins + losses + STRENGTH)
 
     def draw_variance(self, task: Task, rng: random.Random) -> float:
         """Return p (1 - p) of a success p drawn for `task`, at most 0.25."""
-        *above, own = _levels(task)
-        mean = self._mean(above)
-        wins, losses = self._counts.get(own, (0.0, 0.0))
+        levels = _levels(task)
+        mean = self._prior(levels)
+        wins, losses = self._of(levels[-1])
         success = rng.betavariate(
             max(LEAST, STRENGTH * mean + wins), max(LEAST, STRENGTH * (1 - mean) + losses)
         )
         return success * (1 - success)
 
-    def _mean(self, levels: Sequence[str]) -> float:
+    def _prior(self, levels: Sequence[str]) -> float:
+        """Return the mean of all levels above the last one, each without the counts of the one below it."""
         mean = FIRST_MEAN
-        for level in levels:
-            wins, losses = self._counts.get(level, (0.0, 0.0))
+        for level, below in pairwise(levels):
+            wins, losses = (
+                max(0.0, count - inner) for count, inner in zip(self._of(level), self._of(below), strict=True)
+            )
             mean = (wins + STRENGTH * mean) / (wins + losses + STRENGTH)
         return mean
+
+    def _of(self, level: str) -> tuple[float, float]:
+        wins, losses = self._counts.get(level, (0.0, 0.0))
+        return wins, losses
 
     def state_dict(self) -> dict[str, Any]:
         """The counts as plain JSON values."""

@@ -33,13 +33,28 @@ def test_a_task_that_was_never_played_has_the_mean_of_its_instruction_family_and
     posterior = SuccessPosterior()
     assert posterior.mean(task(0)) == 0.5
     posterior.update([(task(0, instruction="clean"), [1.0, 1.0, 1.0, 0.0])])
-    overall = (3 + 4 * 0.5) / 8
-    family = (3 + 4 * overall) / 8
-    instruction = (3 + 4 * family) / 8
-    assert posterior.mean(task(9, "other")) == pytest.approx((0 + 4 * overall) / 4)
-    assert posterior.mean(task(1)) == pytest.approx(family)
-    assert posterior.mean(task(1, instruction="clean")) == pytest.approx(instruction)
-    assert posterior.mean(task(0, instruction="clean")) == pytest.approx((3 + 4 * instruction) / 8)
+    once = (3 + 4 * 0.5) / 8
+    for near in (task(9, "other"), task(1), task(1, instruction="clean"), task(0, instruction="clean")):
+        assert posterior.mean(near) == pytest.approx(once), "the same evidence, on another level"
+    posterior.update([])
+    fresh = [(task(2), [0.0] * 4), (task(3, "other"), [0.0] * 2)]
+    posterior.update(fresh)
+    wins, losses = 3 * 0.8**2, 1 * 0.8**2
+    of_all = (0 + 4 * 0.5) / (2 + 4)  # without the family's own
+    family = (0 + 4 * of_all) / (4 + 4)  # without the instruction's own
+    assert posterior.mean(task(0, instruction="clean")) == pytest.approx(
+        (wins + 4 * family) / (wins + losses + 4)
+    )
+
+
+def test_a_draw_counts_a_tasks_own_rollouts_once():
+    """Among tasks that are won half of the time its draws are those of a single Beta distribution."""
+    posterior = SuccessPosterior()
+    others = [(task(number, "other"), [1.0, 0.0] * 4) for number in range(40)]
+    posterior.update([(task(0), [0.0] * 8), *others])
+    draws = [posterior.draw_variance(task(0), random.Random(seed)) for seed in range(2000)]
+    single = [random.Random(seed).betavariate(2, 2 + 8) for seed in range(2000)]
+    assert sum(draws) == pytest.approx(sum(p * (1 - p) for p in single))
 
 
 def test_tasks_without_a_family_share_nothing_but_the_mean_of_all():
@@ -57,7 +72,7 @@ def test_old_counts_fade():
     low = posterior.mean(task(0))
     for _ in range(30):
         posterior.update([])
-    assert low < 0.1 and posterior.mean(task(0)) == pytest.approx(0.5, abs=0.01)
+    assert low == pytest.approx(2 / (8 + 4)) and posterior.mean(task(0)) == pytest.approx(0.5, abs=0.01)
 
 
 def test_the_state_continues():
@@ -105,8 +120,30 @@ def test_of_several_variations_the_one_won_half_of_the_time_is_chosen(family):
         played = [(one, [float(SUCCESS[one.family] > limit) for limit in (0.9, 0.1)] * 4) for one in known]
         source._posterior.update(played)
     candidates = [source._candidate(parent, one.instruction) for one in known]
-    chosen = [source._choose(candidates, random.Random(seed)).instruction for seed in range(20)]
+    chosen = [source._choose(candidates, parent, random.Random(seed)).instruction for seed in range(20)]
     assert chosen.count("do fair") >= 15
+
+
+@pytest.mark.parametrize(("outcome", "easier", "harder"), [(1.0, 0, 20), (0.0, 20, 0)])
+def test_a_task_always_or_never_won_is_varied_towards_one_half(outcome, easier, harder):
+    """Candidates whose variance is the same: the one on the other side of the parent is taken."""
+    source = curriculum(TASKS, candidates=2, seeds=1)
+    parent = task(0, "hard" if not outcome else "easy")
+    known = {"do rather hard": [0.0, 0.0, 0.0, 1.0] * 4, "do rather easy": [1.0, 1.0, 1.0, 0.0] * 4}
+    played = {
+        one.id: (one, values)
+        for number, (text, values) in enumerate(known.items())
+        for one in [task(90 + number, "", instruction=text)]
+    }
+    for _ in range(6):
+        source._posterior.update([*played.values(), (parent, [outcome] * 16)])
+    candidates = [source._candidate(parent, text) for text in known]
+    assert source._parents([parent]) == [parent], "its returns are all alike"
+    extreme = source._posterior.mean(parent)
+    assert extreme > 0.9 if outcome else extreme < 0.1
+    chosen = [source._choose(candidates, parent, random.Random(seed)) for seed in range(20)]
+    means = [source._posterior.mean(one) for one in chosen]
+    assert all((mean < extreme) == (outcome == 1.0) for mean in means)
 
 
 def test_at_most_a_share_is_generated_and_nothing_is_inherited():
