@@ -22,7 +22,7 @@ def readme_results() -> str:
     head = [
         "on held-out real games",
         "value (95 %), n",
-        "real steps in RL (with logs and checks)",
+        "real steps in RL (with logs, checks, evaluation)",
         "clone",
         "RL in reality",
     ]

@@ -141,7 +141,12 @@ def test_the_table_counts_all_real_steps_that_the_models_ever_read():
 
     table, notes = columns(cells)
     assert table["real steps"] == ["0", "200"]
-    assert table["all real steps: pretraining, logs, online, checks"] == ["51,000", "≥ 1,230"]
+    column = "all real steps: pretraining, logs, online, checks"
+    assert table[f"{column} and evaluation"] == ["51,000", "≥ 1,230"]
+    apart = {name: [replace(one, evaluation_interactions=7) for one in own] for name, own in cells.items()}
+    assert columns(apart)[0][column] == ["51,000", "≥ 1,230"], "games that evaluate are no part of it"
+    assert summarise(apart, "base")["other"]["cost/evaluation_interactions"].value == 7
+    assert "cost/evaluation_interactions" not in summarise(cells, "base")["other"]
     assert notes == [
         "",
         "≥: those that the backbone read in its pretraining come on top; its card does not say how many.",

@@ -23,6 +23,9 @@ class Cell:
         families: task id -> family.
         recorded_transitions: different real transitions that the models read before they played: `offline`
             those of the logs, `pretraining` those of the backbone if its card says so. Empty in older cells.
+        check_interactions: real steps of checks during training; in older cells, those without
+            `evaluation_interactions`, also of the games that evaluate policies.
+        evaluation_interactions: real steps of those games, which train nothing; None in older cells.
         seconds: stage -> wall time.
         curve: one entry per iteration of RL: (real interactions, dreamed interactions, seconds, success rate
             of the rollouts), counted from the cloned policy.
@@ -44,6 +47,7 @@ class Cell:
     real_interactions: int = 0
     dreamed_interactions: int = 0
     check_interactions: int = 0
+    evaluation_interactions: int | None = None
     recorded_transitions: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     curve: list[list[float]] = field(default_factory=list)

@@ -46,8 +46,9 @@ def summarise(
 
     - `evaluate/success_rate`, also by family and by seed. `.../learnt` and `.../held_back` are the families
       with and without training tasks, if the method was trained on some families only.
-    - `cost/...`: means over the seeds. `cost/offline_transitions` and `cost/pretraining_transitions` only if
-      all cells know them (`Cell.recorded_transitions`).
+    - `cost/...`: means over the seeds. `cost/evaluation_interactions` only if all cells have it; else they
+      are part of `cost/check_interactions`. `cost/offline_transitions` and `cost/pretraining_transitions`
+      only if all cells know them (`Cell.recorded_transitions`).
     - `difference/success_rate` and `difference/p_value`: two-sided, Holm-corrected over all methods in
       `cells` and `planned` with the same base; one with fewer than
       `MIN_TESTED_SEEDS` seeds has no p-value and counts as 1. With one seed the interval covers further games
@@ -216,6 +217,8 @@ def _method_metrics(cells: Sequence[Cell]) -> dict[str, Estimate]:
         "dreamed_interactions": [float(cell.dreamed_interactions) for cell in cells],
         "check_interactions": [float(cell.check_interactions) for cell in cells],
     }
+    if all(cell.evaluation_interactions is not None for cell in cells):
+        costs["evaluation_interactions"] = [float(cell.evaluation_interactions or 0) for cell in cells]
     for origin in ("offline", "pretraining"):
         if all(origin in cell.recorded_transitions for cell in cells):
             costs[f"{origin}_transitions"] = [float(cell.recorded_transitions[origin]) for cell in cells]

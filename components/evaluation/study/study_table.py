@@ -9,8 +9,8 @@ from components.evaluation.metrics.intervals import Estimate
 from components.evaluation.study.cells import Cell
 from components.evaluation.study.study_results import bases_present
 
-REAL_STEPS_EVER = "all real steps: pretraining, logs, online, checks"
-"""Column of `real_steps_ever`."""
+REAL_STEPS_EVER = "all real steps: pretraining, logs, online, checks{evaluation}"
+"""Column of `real_steps_ever`; it says where it counts the games that evaluate policies, too."""
 REACHED = "to reach {base}'s final success: seeds, real steps, time ratio"
 AT_LEAST = "≥: those that the backbone read in its pretraining come on top; its card does not say how many."
 COLUMNS = (
@@ -59,7 +59,8 @@ def study_table(
         for place, column in enumerate(COLUMNS)
         if column not in LEFT_OUT_IF_EMPTY or any(row[place] for row in rows)
     ]
-    heads = [[column.format(base=base) for column in COLUMNS], ["---"] * len(COLUMNS)]
+    evaluation = " and evaluation" if any(map(_counts_evaluation, metrics.values())) else ""
+    heads = [[column.format(base=base, evaluation=evaluation) for column in COLUMNS], ["---"] * len(COLUMNS)]
     lines = [f"| {' | '.join(row[place] for place in kept)} |" for row in (*heads, *rows)]
     ever = COLUMNS.index(REAL_STEPS_EVER)
     if any(row[ever].startswith("≥") for row in rows):
@@ -134,12 +135,19 @@ def _row(name: str, metrics: Mapping[str, Estimate], cells: Sequence[Cell], base
 
 
 def real_steps_ever(metrics: Mapping[str, Estimate]) -> str:
-    """Return the real transitions of all origins; empty if those of the logs are not known."""
+    """Return the real transitions of all origins; empty if those of the logs are not known.
+
+    Those of games that evaluate policies are counted only where older cells do not tell them from checks.
+    """
     if "cost/offline_transitions" not in metrics:
         return ""
     origins = ("pretraining_transitions", "offline_transitions", "real_interactions", "check_interactions")
     known = [metrics[f"cost/{name}"].value for name in origins if f"cost/{name}" in metrics]
     return f"{'' if len(known) == len(origins) else '≥ '}{sum(known):,.0f}"
+
+
+def _counts_evaluation(metrics: Mapping[str, Estimate]) -> bool:
+    return "cost/check_interactions" in metrics and "cost/evaluation_interactions" not in metrics
 
 
 def _format_p_value(p_value: Estimate | None) -> str:

@@ -117,6 +117,7 @@ def cell_of_run(run: Run, name: str, origin: Origin, rounds: Sequence[Results] =
     stages = [result for result in trained if result.name in method.stages]
     costs = run.manifest.costs
     curve = _learning_curve(trained)
+    evaluation = _evaluation_interactions(rounds or [run.results], run.results)
     return Cell(
         name,
         run.config.seed,
@@ -125,7 +126,8 @@ def cell_of_run(run: Run, name: str, origin: Origin, rounds: Sequence[Results] =
         families={game: families[game] for game in games},
         real_interactions=costs.real_interactions,
         dreamed_interactions=_dreamed_interactions(stages),
-        check_interactions=costs.check_interactions,
+        check_interactions=costs.check_interactions - evaluation,
+        evaluation_interactions=evaluation,
         recorded_transitions=recorded_transitions(run, [result.name for result in trained]),
         seconds=_seconds(trained),
         curve=curve,
@@ -137,6 +139,22 @@ def cell_of_run(run: Run, name: str, origin: Origin, rounds: Sequence[Results] =
         commit=run.manifest.environment.git.commit,
         policy=run.results[method.last].output_hashes["policy"],
     )
+
+
+def _evaluation_interactions(rounds: Sequence[Results], last: Results) -> int:
+    """Return the real steps of the stages that play games to evaluate policies, each stage's result once.
+
+    Args:
+        rounds: results at the end of each round.
+        last: results at the end of the run.
+    """
+    games = {
+        result.key: result.details.get("costs", {}).get("check_interactions", 0)
+        for results in (*rounds, last)
+        for stage, result in results.items()
+        if stage == "evaluate_policy" or stage.startswith("snapshots_")
+    }
+    return int(sum(games.values()))
 
 
 def _seconds(trained: Sequence[StageResult]) -> dict[str, float]:

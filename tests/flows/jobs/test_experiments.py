@@ -121,6 +121,7 @@ def test_a_study_fills_its_cells_and_resumes(clone):
     graded, rounds = found.pop("graded-40-flipped-0"), found.pop("rounds-grpo-0")
     assert {"fidelity/kindness/dreamed", "fidelity/reward_precision"} <= graded["figures"].keys()
     assert graded["real_interactions"] == 0 < graded["check_interactions"]
+    assert offline["check_interactions"] == 0 < offline["evaluation_interactions"], "it played games alone"
     played = [(real > 0, dreamed > 0) for real, dreamed, *_ in rounds["curve"]]
     assert played == [(False, True), (True, True), (True, True), (True, True)]
     assert [point[0] for point in rounds["curve"]] == sorted(point[0] for point in rounds["curve"])
