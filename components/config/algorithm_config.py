@@ -21,14 +21,8 @@ class OptimiserStepsConfig(Section):
 
 
 class PolicyGradientConfig(OptimiserStepsConfig):
-    """What GRPO and PPO share: reward, clipped ratio, KL divergence."""
+    """What GRPO and PPO share: discount, clipped ratio, KL divergence."""
 
-    reward: Literal["outcome", "hero", "hero_learnt"] = Field(
-        "outcome",
-        description="outcome: 1 for success, else 0. hero: also the adapter's progress, which ranks "
-        "episodes with the same outcome (arXiv 2510.07242). hero_learnt: a model that is trained on the "
-        "recorded outcomes ranks them.",
-    )
     discount: float = Field(
         0.95, gt=0, le=1, description="Discount per step, for the step advantages of GiGPO and PPO."
     )
@@ -65,6 +59,12 @@ class GRPOConfig(PolicyGradientConfig):
     min_generations: ClassVar[int] = 2
 
     type: Literal["grpo"] = "grpo"
+    reward: Literal["outcome", "hero", "hero_learnt"] = Field(
+        "outcome",
+        description="outcome: 1 for success, else 0. hero: also the adapter's progress, which ranks "
+        "episodes with the same outcome (arXiv 2510.07242). hero_learnt: a model that is trained on the "
+        "recorded outcomes ranks them.",
+    )
     step_credit: Literal["gigpo", "salt", "istar"] = Field(
         "gigpo",
         description="Advantages of single steps. gigpo: adds those among replies to the same state. salt: "
@@ -110,7 +110,11 @@ class GRPOConfig(PolicyGradientConfig):
 
 
 class PPOConfig(PolicyGradientConfig):
-    """PPO with a value head."""
+    """PPO with a value head.
+
+    It has no `reward`: it normalises over the iteration, not within groups, so HERO's ranks would have no
+    group, or a group of failures would pull harder than one with a success.
+    """
 
     needs_task_clusters: ClassVar[bool] = True
     min_generations: ClassVar[int] = 1

@@ -224,6 +224,11 @@ def _migrate(values: dict[str, Any]) -> dict[str, Any]:
         if "overlap" in dream:
             dream["staleness"] = int(dream.pop("overlap"))
         rl["dream"] = dream
+    for stage in rl.values():
+        algorithm = stage.get("algorithm") if isinstance(stage, dict) else None
+        is_ppo = isinstance(algorithm, dict) and algorithm.get("type") == "ppo"
+        if is_ppo and algorithm.get("reward") == "outcome":  # another one is refused: PPO has no such option
+            del algorithm["reward"]
     if rl:
         values["rl"] = rl
     if lora:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from components.config import Config, PretrainConfig, load_config
 from components.config.migration import main, migrate, migrate_pretrain, migrate_stage, removed_options
@@ -68,6 +69,19 @@ def test_the_timeout_of_an_openenv_server_is_that_of_the_environment():
 def test_a_removed_option_with_another_value_is_refused():
     with pytest.raises(ConfigError, match=r"synthetic_rl\.interpolation=0\.5.*1\.0 is always used"):
         migrate({"synthetic_rl": {"interpolation": 0.5}})
+
+
+def test_the_reward_of_an_earlier_ppo_is_left_out_and_heros_is_refused():
+    for earlier in (
+        {"rl": {"dream": {"algorithm": {"type": "ppo", "reward": "outcome", "gae_lambda": 0.9}}}},
+        {"synthetic_rl": {"algorithm": "ppo", "reward": "outcome", "ppo": {"gae_lambda": 0.9}}},
+    ):
+        dream = migrate(earlier)["rl"]["dream"]
+        assert dream["algorithm"] == {"type": "ppo", "gae_lambda": 0.9}
+        assert Config.model_validate({"rl": {"dream": dream}}).rl.dream.algorithm.gae_lambda == 0.9
+    hero = migrate({"rl": {"dream": {"algorithm": {"type": "ppo", "reward": "hero"}}}})
+    with pytest.raises(ValidationError, match="reward"):
+        Config.model_validate(hero)
 
 
 def test_a_card_with_several_trainings_is_read_as_a_list_of_phases():

@@ -10,7 +10,7 @@ from pathlib import Path
 from prefect import get_run_logger
 
 from components.config import Config, RLConfig
-from components.config.algorithm_config import PolicyGradientConfig
+from components.config.algorithm_config import GRPOConfig
 from components.environments import make_adapter
 from components.environments.capabilities import Adapter
 from components.environments.delayed import delay_steps
@@ -93,7 +93,7 @@ def _progress(run: Run, policy: Policy, settings: RLConfig, train: Path) -> Prog
         DataError: all logged episodes have the same outcome.
     """
     options = settings.algorithm
-    if not isinstance(options, PolicyGradientConfig) or options.reward != "hero_learnt":
+    if not isinstance(options, GRPOConfig) or options.reward != "hero_learnt":
         return make_adapter(run.config.environment).progress
     model = RewardModel(policy)
     with training(run.config):

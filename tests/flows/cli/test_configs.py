@@ -143,6 +143,11 @@ def test_unknown_key_in_a_file_names_the_nearest(tmp_path):
             "check_every has no effect with iterations: 4",
         ),
         (["rl.algorithm.reward=hero"], "pull harder than one with a success.*set scale_rewards: false"),
+        (
+            ["rl.algorithm.type=ppo", "rl.num_generations=1", "rl.algorithm.reward=hero"],
+            "reward is no option of type ppo",
+        ),
+        (["rl.algorithm.type=ppo", "rl.algorithm.reward=hero_learnt"], "reward is no option of type ppo"),
         (["rl.algorithm.step_credit=salt", "rl.algorithm.step_weight=1"], "no effect with step_credit: salt"),
         (["lora.alpha=8"], "alpha has no effect with rank: 0"),
         (

@@ -180,17 +180,9 @@ def test_successes_of_different_lengths_give_no_signal_without_step_weight():
     assert loop.run().series["lessons"] == [0.0] and same(before, weights(loop))
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "ppo"])
-def test_the_hero_weight_multiplies_the_advantages(algorithm):
+def test_the_hero_weight_multiplies_the_advantages():
     """The same rewards have two weights. On the rewards, a normalisation would cancel the weight."""
-    options = {"scale_rewards": False} if algorithm == "grpo" else {}
-    loop = make_loop(
-        Rewarding(even_rows),
-        progress=lambda episode: 0.5,
-        reward="hero",
-        algorithm=algorithm,
-        **options,
-    )
+    loop = make_loop(Rewarding(even_rows), progress=lambda episode: 0.5, reward="hero", scale_rewards=False)
     group = loop.player.play(loop.policy, [TASKS[0]] * 8, max_steps=3, temperature=1.0, seed=0).rollouts
     returns = loop.algorithm.rewards.returns(group)[0]
     advantages = []

@@ -35,7 +35,7 @@ def make_algorithm(config: RLConfig, policy: Policy, progress: Progress | None =
         case GRPOConfig() as options:
             return GRPO(options, _make_rewards(options.reward, progress))
         case PPOConfig() as options:
-            return PPO(config, options, _make_rewards(options.reward, progress), policy)
+            return PPO(config, options, policy)
         case DPOConfig() as options:
             return DPO(config, options)
         case RFTConfig() as options:

@@ -63,7 +63,8 @@ class GRPO(PolicyGradient):
     """Group-relative policy optimisation; see the module."""
 
     def __init__(self, options: GRPOConfig, rewards: Rewards) -> None:
-        super().__init__(options, rewards)
+        super().__init__(options)
+        self.rewards = rewards
         self.options = options
         self._implicit: ImplicitRewards | None = None
         self.needs_whole_model |= self.options.step_credit == "istar"
@@ -137,11 +138,11 @@ class GRPO(PolicyGradient):
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the rewards, and iStar's model."""
         own = {"implicit": self._implicit.state_dict()} if self._implicit else {}
-        return super().state_dict() | own
+        return {"rewards": self.rewards.state_dict()} | own
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state`."""
-        super().load_state_dict(state)
+        self.rewards.load_state_dict(state["rewards"])
         if self._implicit is not None:
             self._implicit.load_state_dict(state["implicit"])
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -31,7 +31,6 @@ from components.policy.policy import Policy
 from components.policy.rl.algorithms.algorithm import Algorithm, LossInputs
 from components.policy.rl.players.sampler_correction import IMPORTANCE
 from components.policy.rl.reference import Reference
-from components.policy.rl.rewards.outcome_rewards import Rewards
 from components.policy.rl.training_checks import check_partner
 from components.policy.rl.training_sample import TrainingSample
 
@@ -41,8 +40,7 @@ class PolicyGradient(Algorithm):
 
     uses_old_logprobs = True
 
-    def __init__(self, options: PolicyGradientConfig, rewards: Rewards) -> None:
-        self.rewards = rewards
+    def __init__(self, options: PolicyGradientConfig) -> None:
         self._options = options
         self._reference: Reference | None = None
         self._partner: Policy | None = None
@@ -110,14 +108,6 @@ class PolicyGradient(Algorithm):
             figures["kl"] = divergence.detach().sum().double() / inputs.total_tokens
             losses = losses + options.beta * divergence
         return losses, figures
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of the rewards."""
-        return {"rewards": self.rewards.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state`."""
-        self.rewards.load_state_dict(state["rewards"])
 
 
 def mean_weights(token_counts: Sequence[int], aggregation: Literal["episode", "token"]) -> list[float]:

@@ -37,7 +37,6 @@ from components.policy.rl.algorithms.algorithm import LossInputs
 from components.policy.rl.algorithms.grpo import per_token
 from components.policy.rl.algorithms.policy_gradient import PolicyGradient
 from components.policy.rl.log_probabilities import score_without_gradients
-from components.policy.rl.rewards.outcome_rewards import Rewards
 from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import Rollout
 
@@ -72,8 +71,8 @@ class PPO(PolicyGradient):
 
     needs_hidden = True
 
-    def __init__(self, config: RLConfig, options: PPOConfig, rewards: Rewards, policy: Policy) -> None:
-        super().__init__(options, rewards)
+    def __init__(self, config: RLConfig, options: PPOConfig, policy: Policy) -> None:
+        super().__init__(options)
         self.config = config
         self.options = options
         self.figures = (*self.figures, "value_loss")
@@ -83,16 +82,10 @@ class PPO(PolicyGradient):
 
     def training_samples(self, groups: Sequence[list[Rollout]], policy: Policy) -> list[TrainingSample]:
         """Return a sample for every rollout, with the advantage, value and return of each reply."""
-        rollouts: list[Rollout] = []
-        outcomes: list[float] = []
-        weights: list[float] = []
-        for group in filter(None, groups):
-            returns, weight = self.rewards.returns(group)
-            rollouts += group
-            outcomes += returns
-            weights += [weight] * len(group)
+        rollouts = [rollout for group in groups for rollout in group]
         if not rollouts:
             return []
+        outcomes = [rollout.reward for rollout in rollouts]
         values = self._values(rollouts, policy)
         advantages = [
             self._advantages(len(row), outcome, row) for row, outcome in zip(values, outcomes, strict=True)
@@ -101,9 +94,8 @@ class PPO(PolicyGradient):
         has_signal = len(set(outcomes)) > 1
         samples = []
         for row, rollout in enumerate(rollouts):
-            weighted = [weights[row] * value for value in scaled[row]]
             returns = [a + v for a, v in zip(advantages[row], values[row], strict=True)]
-            samples.append(self._training_sample(rollout, weighted, values[row], returns, has_signal))
+            samples.append(self._training_sample(rollout, scaled[row], values[row], returns, has_signal))
         return samples
 
     def _advantages(self, steps: int, outcome: float, values: list[float]) -> list[float]:
@@ -176,13 +168,12 @@ class PPO(PolicyGradient):
         return learning_rate * self.options.value_learning_rate / self.config.learning_rate
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the value head and the state of the rewards."""
-        return {"head": self.head.state_dict(), **super().state_dict()}
+        """Return the value head."""
+        return {"head": self.head.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state`."""
         self.head.load_state_dict(state["head"])
-        super().load_state_dict(state)
 
 
 def _reply_starts(rollout: Rollout) -> list[int]:

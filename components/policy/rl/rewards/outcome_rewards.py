@@ -14,9 +14,10 @@ Deviations from the paper:
    estimate of a small reward model (`reward_model.py`). The paper's is far larger.
 2. w multiplies the advantages, not the rewards. A factor on the rewards cancels when they are divided by the
    group's standard deviation, and so do ALPHA if all episodes failed and BETA if all succeeded: GRPO refuses
-   `scale_rewards` with it.
-3. If a group has a single success (or failure), its z is 1/2. A single success is then worth 1, not the lower
-   end of its band.
+   `scale_rewards` with it. PPO divides by the deviation of the iteration and may have groups of one, so it
+   has no `reward`.
+3. If all successes (or all failures) of a group have one score, or there is a single one, their z is 1/2. A
+   single success is then worth 1, not the lower end of its band. Eq. 3 has z = 0 there.
 4. sigma_mean is a running mean with decay 0.9, as in the verl port. The first group is weighted as one with
    the mean deviation.
 5. w does not scale the penalty of idle replies. With GiGPO (`step_weight`) r_hat also enters the advantages
