@@ -161,7 +161,7 @@ class Progress(Protocol):
     """How far an episode has come, for rewards that rank episodes of the same outcome (`reward: hero`).
 
     Buys: a learning signal among failures; reflections that blame no alternative that helps. Default: the
-    outcome.
+    outcome, with which `reward: hero` is refused.
     """
 
     def progress(self, trajectory: Trajectory) -> float:

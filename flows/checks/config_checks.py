@@ -13,6 +13,7 @@ from components.experience.retrieval.encoders import encoder_identity
 from components.files import parse_json, read_text
 from components.trajectories.store import DataLayout
 from flows.checks.data_checks import require_enough_data
+from flows.checks.reward_checks import require_progress
 
 USAGE_KEYS = ("path", "format", "chat_template", "gradient_checkpointing")
 """Keys of `backbone` that say how a backbone is used, not how it is pretrained."""
@@ -22,7 +23,7 @@ def check_settings(root: Path, config: Config, file: Path | None = None, *, trai
     """Raise ConfigError for a config that does not fit the recorded data, the backbone or this machine.
 
     It must ask for the games and episodes that were recorded, for no more than there are, for a backbone that
-    exists, and for available hardware and an installed engine.
+    exists, for available hardware and an installed engine, and for a reward that the world can give.
 
     Args:
         file: the config's file, for the message.
@@ -46,6 +47,7 @@ def check_settings(root: Path, config: Config, file: Path | None = None, *, trai
     _require_recorded_settings(root, config, file, sections)
     require_enough_data(root, config, training)
     if training:
+        require_progress(config)
         from flows.checks.model_checks import check_models
 
         check_models(root, config)

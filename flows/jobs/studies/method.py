@@ -70,6 +70,13 @@ class Method:
         return stages
 
     @property
+    def sections(self) -> list[str]:
+        """The sections of `rl` that the stages of RL read."""
+        if self.logged or not self.dream:
+            return ["baseline"] if self.logged or self.real else []
+        return ["dream", "real"] if self.real else ["dream"]
+
+    @property
     def last(self) -> str:
         """The stage whose policy plays the held-out games."""
         return (self.stages or ["clone"])[-1]

@@ -12,6 +12,7 @@ from components.config.algorithm_config import merged_algorithm
 from components.config.reading.config_file import explained
 from components.errors import ConfigError
 from components.evaluation.study.ablation_results import apply_variant
+from flows.checks.reward_checks import has_progress
 from flows.jobs.studies.method import CLONE
 from flows.jobs.studies.method_groups import GROUPS
 from flows.jobs.studies.study_methods import METHODS
@@ -38,6 +39,8 @@ REFLECTING_TOKENS = 192
 def chosen_methods(config: Config, names: str) -> list[str]:
     """Return the named methods in the order of METHODS; if none is named, all that change something.
 
+    HERO with the adapter's progress is then left out where the world measures none.
+
     Args:
         names: separated by commas; empty: those of `study.methods`. The name of a group stands for its
             methods, which no other name includes.
@@ -55,6 +58,7 @@ def chosen_methods(config: Config, names: str) -> list[str]:
         for name, method in METHODS.items()
         if not any(name in group for group in GROUPS.values())
         and (config.backbone.path or not method.needs_chat_model)
+        and (method.options.get("reward") != "hero" or has_progress(config))
     ]
     same = {name: other for name in candidates if (other := _same_method(config, name))}
     if requested and same:

@@ -28,6 +28,7 @@ from components.evaluation.study.study_table import study_table
 from components.files import write_json
 from components.tracking.runs import checked_metrics
 from components.trajectories.store import DataLayout, read_tasks
+from flows.checks.reward_checks import require_progress
 from flows.jobs.studies.cell_origin import Origin, origin_of
 from flows.jobs.studies.method import BASE, Method
 from flows.jobs.studies.method_config import method_config
@@ -72,6 +73,9 @@ def study(
     configs = {
         seed: {name: method_config(config, name, seed, families) for name in methods} for seed in seeds
     }
+    for own in configs.values():
+        for name, cell_config in own.items():
+            require_progress(cell_config, METHODS[name].sections)
     of_seed = partial(cells_of_seed, root=root, directory=directory, finished=finished)
     if config.cluster and not finished:
         by_seed = run_on_cluster(config.cluster, of_seed, configs)

@@ -30,6 +30,7 @@ from components.policy.rl.task_source import TaskSource
 from components.policy.rollout import Rollout, Stamp
 from components.records import Transition
 from components.trajectories.replay_log import append_once
+from flows.checks.reward_checks import has_progress
 from flows.run.live_adapter import live_adapter
 from flows.run.pipeline_run import Run
 from flows.run.run_data import cloned_behaviours, episodes_to_clone
@@ -87,14 +88,17 @@ def build_loop(
 def _progress(run: Run, policy: Policy, settings: RLConfig, train: Path) -> Progress | None:
     """Return the score by which HERO ranks episodes: the adapter's, or a model's that the logs trained.
 
+    None if nothing is ranked, or if the world measures no progress, which `make_algorithm` refuses.
     The curve `reward_model/auc` has one point: how well the model tells held-out logged episodes apart.
 
     Raises:
         DataError: all logged episodes have the same outcome.
     """
     options = settings.algorithm
-    if not isinstance(options, GRPOConfig) or options.reward != "hero_learnt":
-        return make_adapter(run.config.environment).progress
+    if not isinstance(options, GRPOConfig) or options.reward == "outcome":
+        return None
+    if options.reward == "hero":
+        return make_adapter(run.config.environment).progress if has_progress(run.config) else None
     model = RewardModel(policy)
     with training(run.config):
         record = model.learn_from_logs(cloned_behaviours(run, train), run.round_seed)

@@ -15,6 +15,7 @@ from components.files import write_json
 from components.language.backbone import save_model
 from components.trajectories.store import DataLayout, write_tasks, write_transitions
 from flows.checks.config_checks import check_settings
+from flows.checks.reward_checks import require_progress
 from flows.jobs.collect import recorded_settings
 from flows.jobs.studies.cell_origin import origin_of, require_origin
 from flows.run.pipeline_run import Run
@@ -53,6 +54,36 @@ def test_an_evaluation_checks_the_games_but_not_the_training_data(recorded):
     check_settings(recorded, load_config(None, ["data.train_tasks=10"]), training=False)
     with pytest.raises(ConfigError, match="recorded with environment.seed=0"):
         check_settings(recorded, load_config(None, ["environment.seed=1"]), training=False)
+
+
+HERO = ["rl.algorithm.reward=hero", "rl.algorithm.scale_rewards=false"]
+PLAIN = [
+    *("environment.knowledge=false", "experience_model.premise=false", "experience_model.reasoning=false"),
+]
+
+
+def test_hero_needs_a_world_that_measures_progress(tmp_path):
+    check_settings(tmp_path, load_config(None, HERO))
+    words = (
+        r"rl\.dream\.algorithm\.reward and rl\.real\.algorithm\.reward is hero; the environment alfworld "
+        r"with environment\.knowledge=false measures no progress.*rl\.dream\.algorithm\.reward=hero_learnt"
+    )
+    with pytest.raises(ConfigError, match=words):
+        check_settings(tmp_path, load_config(None, [*HERO, *PLAIN]))
+    check_settings(tmp_path, load_config(None, ["rl.algorithm.reward=hero_learnt", HERO[1], *PLAIN]))
+    check_settings(tmp_path, load_config(None, PLAIN))
+    only_real = load_config(None, [*PLAIN, *(option.replace("rl.", "rl.real.") for option in HERO)])
+    with pytest.raises(ConfigError, match=r"^rl\.real\.algorithm\.reward is hero"):
+        check_settings(tmp_path, only_real)
+
+
+def test_hero_needs_progress_in_each_of_several_worlds():
+    """The mixed adapter always defines `progress`; a plain world in it tells no more than the outcome."""
+    boxes = "environment.own.adapter=components.environments.template:TemplateAdapter"
+    mixed = [*HERO, "environment.name=mixed"]
+    require_progress(load_config(None, [*mixed, "environment.worlds=[alfworld,browser]"]))
+    with pytest.raises(ConfigError, match="environment mixed measures no progress"):
+        require_progress(load_config(None, [*mixed, "environment.worlds=[alfworld,own]", boxes]))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from builders import make_task
 
 from components.config import load_config
 from components.config.algorithm_config import DPOConfig, PPOConfig, RFTConfig
@@ -18,11 +19,12 @@ from components.evaluation.study.ablation_results import FULL, VARIANTS, apply_v
 from components.evaluation.study.cells import Cell
 from components.tracking.stage_store.stage_result import StageResult
 from components.trajectories.dvc.snapshots import snapshot
+from components.trajectories.store import DataLayout, write_tasks
 from flows.jobs.pretraining.card import CARD
 from flows.jobs.studies.cell_origin import origin_of, require_origin
 from flows.jobs.studies.method_config import chosen_methods, method_config
 from flows.jobs.studies.method_groups import BUDGETS, GRADED
-from flows.jobs.studies.study import steps_of
+from flows.jobs.studies.study import steps_of, study
 from flows.jobs.studies.study_cells import read_cell, write_cell
 from flows.jobs.studies.study_methods import METHODS, bases_against
 
@@ -266,6 +268,31 @@ def test_a_method_that_changes_nothing_is_left_out_or_refused():
     assert "dream-left-out" not in chosen_methods(earlier, "")
     plain = load_config(None, ["experience_model.premise=false", "experience_model.coherent=false"])
     assert {"no-premise", "no-coherence"}.isdisjoint(chosen_methods(plain, ""))
+
+
+def test_hero_by_progress_is_left_out_or_refused_where_the_world_measures_none(tmp_path):
+    plain = load_config(
+        None,
+        [
+            *("environment.knowledge=false", "experience_model.premise=false"),
+            *("experience_model.reasoning=false", "experience_model.coherent=false"),
+        ],
+    )
+    assert {"dream-hero", "dream-hero-learnt"} <= set(chosen_methods(load_config(None), ""))
+    unnamed = chosen_methods(plain, "")
+    assert "dream-hero" not in unnamed and "dream-hero-learnt" in unnamed
+    assert chosen_methods(plain, "dream-hero"), "who names it is told why it does not run"
+    write_tasks(DataLayout.of(tmp_path, "alfworld").tasks("train"), [make_task(0)])
+    for methods in (["dream-hero"], ["clone", "dream-hero"]):
+        with pytest.raises(ConfigError, match=r"reward is hero.*measures no progress.*=hero_learnt"):
+            study.fn(plain, tmp_path, methods, [0], tmp_path / "cells")
+    assert not (tmp_path / "cells").exists(), "nothing was trained"
+
+
+def test_the_sections_of_rl_that_a_method_reads():
+    names = {"clone": [], "dpo-logs": ["baseline"], "grpo-real": ["baseline"], "dream-hero": ["dream"]}
+    assert {name: METHODS[name].sections for name in names} == names
+    assert METHODS["s2r-grpo"].sections == ["dream", "real"]
 
 
 def test_rl_in_a_control_is_not_watched():

@@ -55,6 +55,6 @@ def _make_rewards(kind: str, progress: Progress | None) -> Rewards:
     if progress is None:
         raise ConfigError(
             "reward: hero needs an adapter with `progress`; this environment's has none.",
-            next_step="Set rl.algorithm.reward=outcome.",
+            next_step="Set rl.algorithm.reward=hero_learnt (the score is learnt from the logs), or =outcome.",
         )
     return HybridRewards(progress)
