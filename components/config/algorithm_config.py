@@ -139,7 +139,7 @@ class DPOConfig(OptimiserStepsConfig):
         1,
         ge=0,
         description="Iterations between updates of the rollout policy and of the reference: 1 online, "
-        "more semi-online, 0 offline.",
+        "more semi-online, 0 offline. As many as there are iterations are refused: that is offline.",
     )
 
 

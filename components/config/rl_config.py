@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from components.config.algorithm_config import (
     AlgorithmConfig,
+    DPOConfig,
     GRPOConfig,
     PolicyGradientConfig,
     merged_algorithm,
@@ -77,6 +78,16 @@ class RLConfig(Section):
             raise ValueError(
                 f"num_generations: {self.num_generations} leaves {self.algorithm.type} nothing to compare a "
                 f"rollout with; expected at least {self.algorithm.min_generations}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _dpo_synchronises(self) -> RLConfig:
+        options = self.algorithm
+        if isinstance(options, DPOConfig) and 0 < self.iterations <= options.sync_every > 1:
+            raise ValueError(
+                f"sync_every: {options.sync_every} never updates the rollout policy in {self.iterations} "
+                "iterations: it is offline. Expected fewer than iterations, or sync_every: 0"
             )
         return self
 

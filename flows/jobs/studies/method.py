@@ -32,6 +32,8 @@ class Method:
             the dream, and from the second on the experience model is trained on the real episodes before.
         options: of the algorithm of its only stage of RL.
         settings: of its only stage of RL.
+        keeps_rate: DPO in the dream has RL's learning rate, not `PREFERENCE_LEARNING_RATE`.
+        is_fine: DPO in the dream has `FINE` times as many iterations, of fewer tasks: as many rollouts.
         like_dream: RL in reality has the iterations and rollouts of RL in the dream, and no other limit.
         needs_failures: it is the clone itself where only successes are cloned.
         needs_chat_model: it is left out with the small backbone, unless it is named.
@@ -51,6 +53,8 @@ class Method:
     rounds: int = 1
     options: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    keeps_rate: bool = False
+    is_fine: bool = False
     like_dream: bool = False
     needs_failures: bool = False
     needs_chat_model: bool = False

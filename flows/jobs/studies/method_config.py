@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from components.config import Config
-from components.config.algorithm_config import merged_algorithm
+from components.config.algorithm_config import DPOConfig, merged_algorithm
 from components.config.reading.config_file import explained
 from components.errors import ConfigError
 from components.evaluation.study.ablation_results import apply_variant
@@ -31,6 +31,11 @@ lowered until it does, so that RFT has as many rollouts as the others.
 PREFERENCE_LEARNING_RATE = 5e-5
 """DPO's on the logs and in the dream, a tenth of RL's: the log-probability of a whole episode is a sum over
 hundreds of tokens.
+"""
+FINE = 4
+"""At most so many times as many steps have rows of DPO that synchronise seldom, on as many rollouts.
+
+Of 12 steps, those of GRPO in configs/methods.yaml, an update at each 10th reaches the last two alone.
 """
 REFLECTING_TOKENS = 192
 """`rl.max_new_tokens` of a policy cloned with reflections: its replies have up to 183 tokens in ALFWorld."""
@@ -73,6 +78,10 @@ def chosen_methods(config: Config, names: str) -> list[str]:
 def _same_method(config: Config, name: str) -> str:
     """Return the method that `name` is the same as in `config`; empty if it changes something."""
     method = METHODS[name]
+    if method.dream == "dpo":
+        dream = _values(config, name, config.seed, ())["rl"]["dream"]
+        if 0 < dream["iterations"] <= dream["algorithm"]["sync_every"] > 1:
+            return "dream-dpo-offline-fine" if method.is_fine else "dream-dpo-offline"
     if method.needs_failures:
         return CLONE if all(map(config.cloning.needs_success, config.cloning.behaviours)) else ""
     is_like_its_base = (method.dream, method.real) == (METHODS[method.base].dream, METHODS[method.base].real)
@@ -117,7 +126,11 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
         rl["baseline"] = with_algorithm("baseline", rl["baseline"], method.logged)
         rl["baseline"]["learning_rate"] = PREFERENCE_LEARNING_RATE
     if method.dream == "dpo":
-        rl["dream"] = _with_iterations_of_one_step(rl["dream"]) | {"learning_rate": PREFERENCE_LEARNING_RATE}
+        factor = _fine_factor(config, rl["dream"]) if method.is_fine else 1
+        rl["dream"] = _with_iterations_of_one_step(rl["dream"], factor)
+        if not method.keeps_rate:
+            rl["dream"]["learning_rate"] = PREFERENCE_LEARNING_RATE
+        values["study"]["curve_every"] *= factor  # as many points of the learning curve
     if values["cloning"]["early_experience"] == "self_reflection":
         for stage in ("dream", "real", "baseline"):
             rl[stage]["max_new_tokens"] = max(rl[stage]["max_new_tokens"], REFLECTING_TOKENS)
@@ -141,12 +154,26 @@ def _values(config: Config, name: str, seed: int, families: Sequence[str]) -> di
     return values
 
 
-def _with_iterations_of_one_step(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with one optimiser step an iteration, and the same rollouts and steps in all.
+def _fine_factor(config: Config, settings: Mapping[str, Any]) -> int:
+    """Return FINE, or less so that an iteration has a task; 1 for a cell's own config."""
+    if isinstance(config.rl.dream.algorithm, DPOConfig):
+        return 1
+    return max(1, min(FINE, int(settings["tasks"]) // _steps(settings)))
+
+
+def _steps(settings: Mapping[str, Any]) -> int:
+    return int(settings["algorithm"]["optimizer_steps"])
+
+
+def _with_iterations_of_one_step(settings: Mapping[str, Any], factor: int = 1) -> dict[str, Any]:
+    """Return the settings with one optimiser step an iteration, and the same rollouts in all.
 
     `sync_every` then counts steps, as in the paper. The number of tasks is rounded down.
+
+    Args:
+        factor: 1: as many steps as before; more: so many times as many, on fewer tasks.
     """
-    steps = settings["algorithm"]["optimizer_steps"]
+    steps = _steps(settings) * factor
     iterations = settings["iterations"] * steps
     return {
         **settings,

@@ -23,6 +23,28 @@ PLAIN = {"step_weight": 0.0, "negative_advantage_weight": 1.0, "idle_penalty": 0
 """Options of GRPO without ours: GiGPO's advantages of steps, halved negative ones, the idle penalty."""
 
 
+def _dpo(every: int, *, is_fine: bool = False, keeps_rate: bool = False) -> Method:
+    """Return DPO in the dream.
+
+    Args:
+        every: optimiser steps between updates of players and reference; 0: none.
+        is_fine: see `Method`. Only such rows have equally many optimiser steps.
+        keeps_rate: see `Method`.
+    """
+    kinds = {0: "never updated: offline", 1: "updated at each step: online"}
+    about = f"its players and reference {kinds.get(every, f'updated at each {every}th step: semi-online')}"
+    steps = ", in four times as many steps on as many rollouts" if is_fine else ""
+    rate = ", at GRPO's learning rate" if keeps_rate else ""
+    return Method(
+        f"DPO in the dream, {about}{steps}{rate}",
+        dream="dpo",
+        options={"sync_every": every},
+        is_fine=is_fine,
+        keeps_rate=keeps_rate,
+        base=DREAM,
+    )
+
+
 WRONG_DREAMS: Mapping[str, tuple[str, str, float]] = {
     "untrained-dream": ("the dream of the backbone itself, fine-tuned on next to nothing", "epochs", 1e-6),
     "flipped-dream": ("a dream that learnt half of the outcomes wrong", "flipped_outcomes", 0.5),
@@ -117,19 +139,14 @@ METHODS: dict[str, Method] = {
         real="grpo",
         settings={"observation_weight": 0.1},
     ),
-    **{
-        f"dream-dpo-{every or 'offline'}": Method(
-            f"DPO in the dream, its players and reference {sync}",
-            dream="dpo",
-            options={"sync_every": every},
-            base=DREAM,
-        )
-        for every, sync in (
-            (1, "updated at each step: online"),
-            *((steps, f"updated at each {steps}th step: semi-online") for steps in (5, 10)),
-            (0, "never updated: offline"),
-        )
-    },
+    "dream-dpo-1": _dpo(1),
+    "dream-dpo-5": _dpo(5),
+    "dream-dpo-10": _dpo(10, is_fine=True),
+    "dream-dpo-offline": _dpo(0),
+    "dream-dpo-1-fine": _dpo(1, is_fine=True),
+    "dream-dpo-offline-fine": _dpo(0, is_fine=True),
+    "dream-dpo-1-rl-rate": _dpo(1, keeps_rate=True),
+    "dream-dpo-offline-rl-rate": _dpo(0, keeps_rate=True),
     "clone-world-modelling": Method(
         "cloning after learning what alternatives to the demonstrated actions lead to (Early Experience)",
         changes={"cloning": {"early_experience": "world_modelling", "only_successes": True}},

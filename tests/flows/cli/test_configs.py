@@ -148,6 +148,11 @@ def test_unknown_key_in_a_file_names_the_nearest(tmp_path):
             "reward is no option of type ppo",
         ),
         (["rl.algorithm.type=ppo", "rl.algorithm.reward=hero_learnt"], "reward is no option of type ppo"),
+        (
+            ["rl.dream.algorithm={type: dpo, sync_every: 8}", "rl.dream.iterations=8"],
+            "sync_every: 8 never updates the rollout policy in 8 iterations: it is offline",
+        ),
+        (["rl.real.algorithm={type: dpo, sync_every: 5}"], "rl.real: sync_every: 5 never updates"),
         (["rl.algorithm.step_credit=salt", "rl.algorithm.step_weight=1"], "no effect with step_credit: salt"),
         (["lora.alpha=8"], "alpha has no effect with rank: 0"),
         (
@@ -163,6 +168,14 @@ def test_unknown_key_in_a_file_names_the_nearest(tmp_path):
 def test_option_without_effect_is_refused(overrides, words):
     with pytest.raises(ConfigError, match=words):
         load_config(None, overrides)
+
+
+def test_dpo_may_be_offline_or_synchronise_at_least_once():
+    for every in (0, 1, 7):
+        options = [f"rl.dream.algorithm={{type: dpo, sync_every: {every}}}", "rl.dream.iterations=8"]
+        assert load_config(None, options).rl.dream.algorithm.sync_every == every
+    single = load_config(None, ["rl.dream.algorithm=dpo", "rl.dream.iterations=1", "rl.dream.check_every=0"])
+    assert single.rl.dream.algorithm.sync_every == 1, "online, in one iteration"
 
 
 def test_every_key_is_documented():

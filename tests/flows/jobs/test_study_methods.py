@@ -51,8 +51,12 @@ def shipped(file, *overrides):
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("file", LIVE_CONFIGS)
 def test_every_method_has_a_valid_config(name, file):
-    config = method_config(shipped(file), name, 7, FAMILIES)
     method = METHODS[name]
+    if method.options.get("sync_every", 0) > 1 and shipped(file).rl.dream.iterations == 1:
+        with pytest.raises(ConfigError, match="it is offline"):
+            method_config(shipped(file), name, 7, FAMILIES)
+        return
+    config = method_config(shipped(file), name, 7, FAMILIES)
     assert method_config(config, name, 7, FAMILIES) == config, (
         "a cell that is gone on with has its config from the run"
     )
@@ -163,6 +167,45 @@ def test_dpo_in_the_dream_synchronises_by_optimiser_steps():
     assert grpo.algorithm.optimizer_steps == 2
     assert (dpo.iterations, dpo.tasks, dpo.check_every) == (12, 16, 6)
     assert dpo.algorithm == DPOConfig(sync_every=5, optimizer_steps=1) and dpo.learning_rate == 5e-5
+
+
+def test_each_10th_step_synchronises_at_least_three_times_and_its_equals_have_as_many_steps():
+    """As many rollouts as the rows of 12 steps, which stay as they were recorded."""
+    config = shipped("methods.yaml")
+    rows = {
+        name: method_config(config, f"dream-dpo-{name}", 0, FAMILIES)
+        for name in ("1", "5", "10", "offline", "1-fine", "offline-fine")
+    }
+    sizes = {name: (one.rl.dream.iterations, one.rl.dream.tasks) for name, one in rows.items()}
+    assert sizes == dict.fromkeys(("1", "5", "offline"), (12, 16)) | dict.fromkeys(
+        ("10", "1-fine", "offline-fine"), (48, 4)
+    )
+    for name, least in (("5", 2), ("10", 3)):
+        dream = rows[name].rl.dream
+        every = dream.algorithm.sync_every
+        assert every == int(name) and len(range(every, dream.iterations, every)) >= least
+    assert {one.rl.dream.learning_rate for one in rows.values()} == {5e-5}
+    assert {name: one.study.curve_every for name, one in rows.items()} == {
+        name: 3 * config.rl.dream.tasks // (2 * tasks) for name, (_, tasks) in sizes.items()
+    }
+    few = load_config(None, ["rl.dream.tasks=4", "rl.dream.iterations=8"])
+    dream = method_config(few, "dream-dpo-10", 0, FAMILIES).rl.dream
+    assert dream.iterations * dream.tasks == 8 * 4, "no more rollouts where tasks are few"
+
+
+def test_a_row_of_dpo_that_would_never_synchronise_is_offline():
+    few = load_config(None, ["rl.dream.iterations=2", "rl.dream.check_every=0", "rl.dream.tasks=4"])
+    assert "dream-dpo-5" not in chosen_methods(few, "") and "dream-dpo-offline" in chosen_methods(few, "")
+    with pytest.raises(ConfigError, match="dream-dpo-5 is dream-dpo-offline with this config"):
+        chosen_methods(few, "dream-dpo-5")
+
+
+def test_rows_of_dpo_have_a_tenth_of_rls_rate_or_rls_own():
+    config = load_config(None, ["rl.dream.learning_rate=4.0e-4"])
+    for name in ("dream-dpo-1", "dream-dpo-offline"):
+        slow, fast = (method_config(config, one, 0, FAMILIES).rl.dream for one in (name, f"{name}-rl-rate"))
+        assert (slow.learning_rate, fast.learning_rate) == (5e-5, 4e-4)
+        assert fast.model_copy(update={"learning_rate": 5e-5}) == slow
 
 
 def test_a_policy_that_reflects_may_write_whole_reflections():

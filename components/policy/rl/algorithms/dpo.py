@@ -15,12 +15,16 @@ Deviations:
    in the paper.
 2. Log-probabilities are those at the sampling temperature.
 3. `sync_every` counts iterations of `num_iterations` times `optimizer_steps` steps; the paper counts steps.
-   With both at 1 it is online in the paper's sense.
+   With both at 1 it is online in the paper's sense. The update before the first iteration changes nothing:
+   with as many as there are iterations it would be offline, and is refused.
 4. Offline does not mean a fixed set of logs: the initial policy plays new episodes in each iteration. The
    logged success rate is then that of the initial policy. Progress shows only in `margin` and in the
    evaluation.
 5. Adam's epsilon is 1e-8 and the norm of the gradient is clipped at 1, as for all algorithms here. The paper
-   of semi-online DPO has 1e-4 (mathematics) or 1e-8 (chat), and 0.1, with rates around 1e-6.
+   of semi-online DPO has 1e-4 (mathematics) or 1e-8 (chat), and 0.1.
+6. A study's DPO has a tenth of GRPO's learning rate, because the log-probability of an episode is a sum over
+   hundreds of tokens. The paper lists one rate, 1e-6, for both; a study's `dream-dpo-1-rl-rate` and
+   `dream-dpo-offline-rl-rate` have one rate, too.
 """
 
 from __future__ import annotations
