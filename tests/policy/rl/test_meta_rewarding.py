@@ -26,6 +26,7 @@ from components.policy.rl.rewards.self_judge import (
     elo_scores,
     judge_prompt,
     ordered_pairs,
+    position_weights,
     read_winner,
     transcript,
 )
@@ -69,14 +70,26 @@ def test_a_comparison_names_one_of_two():
 
 def test_a_judge_that_always_prefers_the_first_decides_nothing():
     """All wins are of the first place, so such a win weighs nothing, and all judgements are equal."""
-    matrix = battle_matrix(3, dict.fromkeys(ordered_pairs(3), 0))
+    winners = dict.fromkeys(ordered_pairs(3), 0)
+    matrix = battle_matrix(3, winners, position_weights([winners]))
     assert matrix == [[0.0] * 3] * 3 and elo_scores(matrix) == pytest.approx([1 / 3] * 3)
 
 
 def test_a_win_weighs_as_much_as_the_other_place_has_wins():
     """By hand: the first place wins three of four comparisons."""
     winners = {(0, 1): 0, (1, 0): 0, (0, 2): 0, (2, 0): 1, (1, 2): None, (2, 1): None}
-    assert battle_matrix(3, winners) == [[0, 0.25, 0.25 + 0.75], [0.25, 0, 0], [0, 0, 0]]
+    weights = position_weights([winners])
+    assert weights == (0.25, 0.75)
+    assert battle_matrix(3, winners, weights) == [[0, 0.25, 0.25 + 0.75], [0.25, 0, 0], [0, 0, 0]]
+    assert position_weights([]) == position_weights([{(0, 1): None}]) == (0.0, 0.0)
+
+
+def test_the_weights_of_wins_are_those_of_all_episodes_of_the_iteration():
+    """By hand: the first place wins 1 of 2 comparisons of one episode, and 5 of 6 of the other: 6 of 8."""
+    one = {(0, 1): 0, (1, 0): 1}
+    other = dict.fromkeys(ordered_pairs(3), 0) | {(0, 1): 1}
+    assert position_weights([one, other]) == (2 / 8, 6 / 8)
+    assert battle_matrix(2, one, position_weights([one, other])) == [[0, 2 / 8 + 6 / 8], [0, 0]]
 
 
 def test_elo_ranks_also_a_judgement_that_always_wins_and_a_circle():
@@ -154,6 +167,68 @@ def test_pairs_of_episodes_and_of_judgements_come_from_a_judge_by_script(chat_po
         "acting_pairs": 1.0,
         "judging_pairs": 1.0,
     }
+
+
+def pairs_of_a_judge(policy, monkeypatch, prefers, groups, points):
+    """Return the samples of a judge whose comparison of the texts of two judgements `prefers` decides."""
+    algorithm = meta_rewarding(policy, judgements=3)
+    names = iter(points)
+    texts = {}
+
+    def prompt(text, episode, first, second):
+        texts[number := len(texts) + 1000] = (first, second)
+        return [number]
+
+    def script(policy, prompts):
+        if prompts[0][0] not in texts:
+            return [judgement(f"{number} says. Points: {next(names)}") for number, _ in enumerate(prompts)]
+        return [judgement(f"Better: {'AB'[prefers(*texts[tokens])]}") for (tokens,) in prompts]
+
+    monkeypatch.setattr("components.policy.rl.algorithms.meta_rewarding.comparison_prompt", prompt)
+    monkeypatch.setattr(algorithm, "_ask", script)
+    return algorithm.training_samples(groups, policy), algorithm.report()
+
+
+def test_no_judgements_are_paired_for_their_place_alone(chat_policy, monkeypatch):
+    """All episodes of a task have one score, so that there is no pair of episodes either."""
+    groups = [[rollout(4)], [rollout(5, won=True)]]
+    points = [0, 3, 5, 1, 2, 4]
+    for place in (0, 1):
+        samples, report = pairs_of_a_judge(
+            chat_policy, monkeypatch, lambda first, second, place=place: place, groups, points
+        )
+        assert samples == [] and report["judging_pairs"] == 0
+
+
+def test_an_opinion_against_a_preference_for_the_first_place_decides_a_pair(chat_policy, monkeypatch):
+    """The judge prefers the first place, but a review with 5 points to one with 0 in both orders."""
+    groups = [[rollout(4)], [rollout(5, won=True)]]
+
+    def prefers(first, second):
+        return int("Points: 0" in first and "Points: 5" in second)
+
+    algorithm_samples, report = pairs_of_a_judge(
+        chat_policy, monkeypatch, prefers, groups, [0, 3, 5, 1, 2, 4]
+    )
+    (sample,) = algorithm_samples
+    assert report["judging_pairs"] == 1 and sample.rollouts[0].trajectory == groups[0][0].trajectory
+
+
+def test_contradictory_judgements_have_finite_scores_and_no_pair(chat_policy, monkeypatch):
+    """A circle has no best judgement, and one that always wins no finite maximum without the prior."""
+    circle = {("0", "1"): 0, ("1", "2"): 0, ("2", "0"): 0, ("1", "0"): 1, ("2", "1"): 1, ("0", "2"): 1}
+    samples, report = pairs_of_a_judge(
+        chat_policy, monkeypatch, lambda *texts: circle[texts[0][0], texts[1][0]], [[rollout(4)]], [0, 3, 5]
+    )
+    assert samples == [] and report["judging_pairs"] == 0
+    best = {("0", "1"): 0, ("1", "0"): 1, ("0", "2"): 0, ("2", "0"): 1, ("1", "2"): 0, ("2", "1"): 0}
+    (sample,), report = pairs_of_a_judge(
+        chat_policy, monkeypatch, lambda *texts: best[texts[0][0], texts[1][0]], [[rollout(4)]], [0, 3, 5]
+    )
+    assert report["judging_pairs"] == 1 and len(sample.targets["reference"]) == 4
+    winners = {(int(first), int(second)): winner for (first, second), winner in best.items()}
+    scores = elo_scores(battle_matrix(3, winners, position_weights([winners])))
+    assert all(map(math.isfinite, scores)) and scores[0] > scores[1] == pytest.approx(scores[2])
 
 
 def test_a_shorter_good_and_a_longer_bad_episode_are_paired(chat_policy, monkeypatch):

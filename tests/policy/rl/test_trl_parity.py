@@ -7,14 +7,14 @@ import random
 
 import pytest
 import torch
-from builders import VOCABULARY, make_model, make_task
+from builders import VOCABULARY, make_episode, make_model, make_task
 from datasets import Dataset
 from trl import DPOConfig as TRLDPOConfig
-from trl import DPOTrainer, GRPOTrainer
+from trl import DPOTrainer, GRPOTrainer, SFTConfig, SFTTrainer
 from trl import GRPOConfig as TRLGRPOConfig
 
 from components.config import RLConfig
-from components.config.algorithm_config import DPOConfig, GRPOConfig
+from components.config.algorithm_config import DPOConfig, GRPOConfig, RFTConfig
 from components.language.training.examples import Example, Segment
 from components.policy.policy import Policy
 from components.policy.rl.algorithms.choose import make_algorithm
@@ -200,3 +200,45 @@ def test_dpo(tmp_path):
     loss = trainer._compute_loss(trainer.model, inputs, return_outputs=False)
     loss.backward()
     assert_same(mine, (loss.item(), gradients(other)))
+
+
+def test_rft(tmp_path):
+    """The supervised loss of RFT, with the tokens of idle replies among those without loss.
+
+    RFT divides by all written tokens, those of idle replies included; TRL by those that have a loss.
+    """
+    model = make_model(scale=2.0)
+    policy = Policy(model, VOCABULARY)
+    other = copy.deepcopy(model)
+    played = episodes(policy)
+    for row, rollout in enumerate(played):
+        rollout.trajectory = make_episode(make_task(row), ("look", "s"), won=True)
+        rollout.idle = [row == 1 and reply == 0 for reply in range(len(rollout.reply_lengths))]
+    algorithm = make_algorithm(RLConfig(demonstration_weight=0.0, algorithm=RFTConfig()), policy)
+    samples = algorithm.training_samples([[rollout] for rollout in played], policy)
+    mine = compute_loss(policy, samples, RFTConfig())
+
+    data = Dataset.from_list([{"input_ids": [20, 21, 22], "labels": [20, 21, 22]}])
+    trainer = SFTTrainer(
+        other, SFTConfig(str(tmp_path), **PLAIN), train_dataset=data, processing_class=tokenizer()
+    )
+    idle_tokens = played[1].reply_lengths[0]
+    trained = [[flag for _, flag in flat(rollout)] for rollout in played]
+    first = next(place for place, flag in enumerate(trained[1]) if flag)
+    trained[1][first : first + idle_tokens] = [False] * idle_tokens
+    rows = [flat(rollout) for rollout in played]
+    labels = [
+        [token if has_loss else -100 for (token, _), has_loss in zip(row, flags, strict=True)]
+        for row, flags in zip(rows, trained, strict=True)
+    ]
+    inputs = {
+        "input_ids": padded([[token for token, _ in row] for row in rows], PAD),
+        "attention_mask": padded([[1] * len(row) for row in rows], 0),
+        "labels": padded(labels, -100),
+    }
+    trainer.model.train()
+    written = sum(rollout.token_count for rollout in played)
+    loss = trainer.compute_loss(trainer.model, inputs, num_items_in_batch=torch.tensor(written))
+    loss.backward()
+    assert_same(mine, (loss.item(), gradients(other)))
+    assert written > sum(map(sum, trained)), "the idle reply is among the written tokens"

@@ -15,12 +15,15 @@ An episode to whose last step the dream gave no valid answer is in no pair.
 
 Deviations from the paper:
 1. Episodes of a world take the place of answers to prompts, the policy's system turn that of a judge's.
-2. The shares of wins by position are those of one episode's comparisons.
+2. A win weighs as much as the share of the other place in the wins of the iteration's comparisons. The paper
+   also weighs by the counts of wins by position; its closed form is not known to us.
 3. Acting pairs and judging pairs are trained on together in each iteration. No pair is left out for the
    length of a judgement.
 4. The reference is the initial policy.
 5. rho is the same in all iterations. The paper has 0 in its first of four, 0.32 in the next two, 0.4 in the
    last. Lengths are tokens that the policy wrote; the paper's are characters.
+6. There are 5 judgements of an episode by default (`judgements`); the paper has 11. Episodes, judgements and
+   comparisons are sampled at `rl.temperature`, 1.0 by default, without top-p; the paper has 0.8 and 0.95.
 """
 
 from __future__ import annotations
@@ -41,11 +44,13 @@ from components.policy.rl.reference import Reference
 from components.policy.rl.rewards.self_judge import (
     JudgedEpisode,
     Judgement,
+    Winners,
     battle_matrix,
     comparison_prompt,
     elo_scores,
     judge_prompt,
     ordered_pairs,
+    position_weights,
     read_winner,
 )
 from components.policy.rl.training_sample import TrainingSample
@@ -104,7 +109,9 @@ class MetaRewarding(PreferenceLoss):
         acting = [pair for group in judged if (pair := acting_pair(group, LENGTH_TOLERANCE))]
         answered = [[one for one in group if not one.rollout.unparsable] for group in judged]
         disputed = [max(group, key=lambda one: one.dispute) for group in answered if group]
-        judging = [pair for one in disputed if one.dispute and (pair := self._judging_pair(policy, one))]
+        compared = [(one, self._compare(policy, one)) for one in disputed if one.dispute]
+        weights = position_weights([winners for _, winners in compared])
+        judging = [pair for one, winners in compared if (pair := judging_pair(one, winners, weights))]
         self._report = _judge_figures([one for group in judged for one in group])
         self._report |= {"acting_pairs": float(len(acting)), "judging_pairs": float(len(judging))}
         pairs = [*acting, *judging]
@@ -164,9 +171,9 @@ class MetaRewarding(PreferenceLoss):
                 replies.append(Judgement(prompt, reply, text))
         return replies
 
-    def _judging_pair(self, policy: Policy, judged: JudgedEpisode) -> tuple[Rollout, Rollout] | None:
-        """Return the judgements of the highest and of the lowest Elo as rollouts; None if all are equal."""
-        readable = [one for one in judged.judgements if one.points is not None]
+    def _compare(self, policy: Policy, judged: JudgedEpisode) -> Winners:
+        """Return the winner of each comparison of two readable judgements of an episode, in both orders."""
+        readable = judged.readable
         pairs = ordered_pairs(len(readable))
         episode = judged.rollout.trajectory
         prompts = [
@@ -174,12 +181,24 @@ class MetaRewarding(PreferenceLoss):
             for first, second in pairs
         ]
         replies = self._ask(policy, prompts)
-        winners = {pair: read_winner(reply.text) for pair, reply in zip(pairs, replies, strict=True)}
-        scores = elo_scores(battle_matrix(len(readable), winners))
-        best, worst = scores.index(max(scores)), scores.index(min(scores))
-        if max(scores) - min(scores) < EQUAL:
-            return None
-        return _as_rollout(judged.rollout, readable[best]), _as_rollout(judged.rollout, readable[worst])
+        return {pair: read_winner(reply.text) for pair, reply in zip(pairs, replies, strict=True)}
+
+
+def judging_pair(
+    judged: JudgedEpisode, winners: Winners, weights: tuple[float, float]
+) -> tuple[Rollout, Rollout] | None:
+    """Return the judgements of the highest and of the lowest Elo as rollouts; None if all are equal.
+
+    Args:
+        winners: of the comparisons of its readable judgements.
+        weights: of wins by position, see `position_weights`.
+    """
+    readable = judged.readable
+    scores = elo_scores(battle_matrix(len(readable), winners, weights))
+    if max(scores) - min(scores) < EQUAL:
+        return None
+    best, worst = scores.index(max(scores)), scores.index(min(scores))
+    return _as_rollout(judged.rollout, readable[best]), _as_rollout(judged.rollout, readable[worst])
 
 
 def acting_pair(group: Sequence[JudgedEpisode], length_tolerance: float) -> tuple[Rollout, Rollout] | None:

@@ -8,10 +8,10 @@ of the progress that an adapter counts.
 
     dreamgym retrain rl.algorithm.reward=hero_learnt rl.algorithm.scale_rewards=false
 
-Deviation from the paper: its reward model is trained on preferences of people and is far larger. Ours learns
-from the outcomes of the logs alone, and from no measure of progress: that a failure scores higher than
-another only says that its states are more like those of successes. `LogTraining.auc` says whether it tells
-logged successes from failures of tasks that it was not trained on.
+Deviation from the paper: its reward model is AceMath-7B-RM, a pretrained one for answers in mathematics, and
+far larger. Ours learns from the outcomes of the logs alone, and from no measure of progress: that a failure
+scores higher than another only says that its states are more like those of successes. `LogTraining.auc` says
+whether it tells logged successes from failures of tasks that it was not trained on.
 """
 
 from __future__ import annotations

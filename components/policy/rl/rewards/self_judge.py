@@ -5,13 +5,14 @@
     Elo of the judgements    maximum of the likelihood of B under P(m beats n) = e_m / (e_m + e_n)
 
 A comparison is made in both orders. A win of the judgement shown first weighs as much as the share of all
-wins that the second place has, and the reverse: what position alone decides cancels.
+wins that the second place has, and the reverse: what position alone decides cancels. The shares are those of
+all comparisons of an iteration.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from statistics import fmean, pvariance
@@ -35,6 +36,9 @@ PRIOR = 0.1
 wins has no maximum.
 """
 ELO_ROUNDS = 200
+
+Winners = Mapping[tuple[int, int], int | None]
+"""(Judgement shown first, shown second) -> 0 if the first won, 1 if the second; None: no answer."""
 
 _POINTS = re.compile(r"Points:\s*([0-5])\b(?!.*Points:)", re.DOTALL)
 _BETTER = re.compile(r"Better:\s*([AB])\b(?!.*Better:)", re.DOTALL)
@@ -67,6 +71,11 @@ class JudgedEpisode:
 
     rollout: Rollout
     judgements: list[Judgement]
+
+    @property
+    def readable(self) -> list[Judgement]:
+        """The judgements that name points."""
+        return [one for one in self.judgements if one.points is not None]
 
     @property
     def points(self) -> list[int]:
@@ -116,16 +125,27 @@ def read_winner(reply: str) -> int | None:
     return "AB".index(found[1]) if found else None
 
 
-def battle_matrix(count: int, winners: dict[tuple[int, int], int | None]) -> list[list[float]]:
+def position_weights(all_winners: Sequence[Winners]) -> tuple[float, float]:
+    """Return the weight of a win of the judgement shown first, and of the one shown second.
+
+    Each is the share of all wins that the other place has; 0 and 0 without a win.
+
+    Args:
+        all_winners: the comparisons of all episodes of an iteration; those of a single one are too few.
+    """
+    outcomes = [winner for winners in all_winners for winner in winners.values()]
+    first_wins = outcomes.count(0)
+    second_wins = outcomes.count(1)
+    total = max(1, first_wins + second_wins)
+    return second_wins / total, first_wins / total
+
+
+def battle_matrix(count: int, winners: Winners, weights: tuple[float, float]) -> list[list[float]]:
     """Return B, [count][count].
 
     Args:
-        winners: (shown first, shown second) -> 0 if the first won, 1 if the second; None: no answer.
+        weights: of a win of the first and of the second place (`position_weights`).
     """
-    first_wins = sum(winner == 0 for winner in winners.values())
-    second_wins = sum(winner == 1 for winner in winners.values())
-    total = max(1, first_wins + second_wins)
-    weights = (second_wins / total, first_wins / total)
     matrix = [[0.0] * count for _ in range(count)]
     for pair, winner in winners.items():
         if winner is not None:
