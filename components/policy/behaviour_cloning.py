@@ -58,6 +58,7 @@ def clone(
     lora: LoraConfig = LoraConfig(),
     on_figures: OnFigures | None = None,
     on_world_figures: OnFigures | None = None,
+    on_world_record: Callable[[TrainingRecord], None] | None = None,
     progress: Callable[[float], OnStep] | None = None,
 ) -> TrainingRecord:
     """Train `policy` in place and return the record of the training on demonstrations.
@@ -72,6 +73,7 @@ def clone(
         lora: adapters that are trained instead of all weights.
         on_figures: called after each update on the demonstrations.
         on_world_figures: called after each update on `world`.
+        on_world_record: called with the record of the training on `world`.
         progress: returns a callback for the updates of a training of that many tokens.
     """
     if config.advantage_temperature:
@@ -93,7 +95,11 @@ def clone(
         world_epochs = min(1.0, WORLD_SHARE * tokens / count_tokens(world))
         tokens -= world_epochs * count_tokens(world)
         world_checkpoint = checkpoint.with_name("world-" + checkpoint.name) if checkpoint else None
-        _train(policy, world, config, world_epochs, seed, world_checkpoint, on_world_figures, progress)
+        record = _train(
+            policy, world, config, world_epochs, seed, world_checkpoint, on_world_figures, progress
+        )
+        if on_world_record:
+            on_world_record(record)
     if world or reflections:
         epochs = tokens / count_tokens(examples)
     return _train(policy, [*examples, *lessons], config, epochs, seed, checkpoint, on_figures, progress)

@@ -73,6 +73,7 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
     extra_examples, costs = _early_experience(
         config, adapter, policy, demonstrations, partial(_recorded_actions, inputs["train"], demonstrations)
     )
+    series: dict[str, list[float]] = {}
     with training(config):
         record = clone(
             policy,
@@ -85,6 +86,7 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
             lora=config.lora,
             on_figures=curve_logger("clone", run.log_curves),
             on_world_figures=curve_logger("clone/world", run.log_curves),
+            on_world_record=lambda world: series.update({"clone/world/loss": world.losses}),
             progress=progress_logger,
         )
     policy.save(work / "policy")
@@ -100,7 +102,8 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
         metrics["clone/judged_episodes"] = exact_value(len(lessons) // LESSONS_AN_EPISODE)
     metrics |= speed_metrics("clone", record)
     costs["tokens_trained"] = record.tokens
-    return Outcome({"policy": "policy"}, metrics, {"clone/loss": record.losses}, costs=costs)
+    series["clone/loss"] = record.losses
+    return Outcome({"policy": "policy"}, metrics, series, costs=costs)
 
 
 def _judging_lessons(run: Run, train: Path, policy: Policy) -> list[Example]:

@@ -200,12 +200,15 @@ def test_world_modelling_and_self_reflection_train_the_policy(adapter, explored,
             experts,
             CloningConfig(epochs=1),
             0,
-            tmp_path / f"{'-'.join(warm_start)}.pt",
+            tmp_path / f"{'-'.join(sorted(warm_start))}.pt",
             **warm_start,
         )
         return record.tokens, policy.model.model.norm.weight.tolist()
 
-    plain, world = train(), train(world=world_examples(AGENT, explored))
+    of_world = []
+    plain = train()
+    world = train(world=world_examples(AGENT, explored), on_world_record=of_world.append)
+    assert len(of_world) == 1 and len(of_world[0].losses) == of_world[0].steps > 0
     reflecting = train(reflections=reflections(explored, adapter.reflect, adapter.progress))
     batch = CloningConfig().batch_tokens
     assert world[0] < plain[0], "world modelling takes the place of a part of the cloning"

@@ -34,7 +34,10 @@ class Cell:
         watched: one entry per check of the dream watch: (iteration, dreamed success rate, share of replayed
             dreamed successes that were confirmed).
         figures: further numbers by name: single-step fidelity, and means over the iterations of how many
-            episodes had a learning signal; of a judge the first and the last iteration's.
+            episodes had a learning signal; of a judge the first and the last iteration's; optimiser updates
+            of the clone.
+        rl_curves: `stage/figure` -> its value in each iteration of RL, None where it had none: of iStar's
+            model, of DPO's pairs, of HERO's learnt reward. Empty in older cells.
         policy: content hash of the policy, empty in older cells.
         crash: error of a cell that did not finish.
     """
@@ -55,6 +58,7 @@ class Cell:
     curriculum: list[dict[str, Any]] = field(default_factory=list)
     watched: list[list[float]] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
+    rl_curves: dict[str, list[float | None]] = field(default_factory=dict)
     run_id: str = ""
     commit: str = ""
     policy: str = ""

@@ -22,7 +22,7 @@ from flows.jobs.studies.cell_origin import Origin, require_origin
 from flows.jobs.studies.recorded_transitions import recorded_transitions
 from flows.jobs.studies.study_methods import METHODS
 from flows.run.pipeline_run import Run
-from flows.run.stage_curves import series_of
+from flows.run.stage_curves import json_series, series_of
 
 FIDELITY_METRICS = (
     "fidelity/next_state_exact/determined",
@@ -52,6 +52,12 @@ on.
 """
 JUDGE_CURVES = ("judged_share", "judge_auc")
 """Curves of Meta-Rewarding whose first and last values a cell records."""
+
+METHOD_CURVES = ("implicit_accuracy", "implicit_loss", "preferred", "margin", "reward_model/auc")
+"""Curves of which a cell records each value: iStar's model, DPO's pairs, HERO's learnt reward."""
+CLONE_LOSSES = ("clone/loss", "clone/world/loss")
+"""Curves of the clone with one value an optimiser update: on demonstrations, and before on their world."""
+CLONE_UPDATES = "clone/updates"
 
 
 def cell_file(directory: Path, method: str, seed: int) -> Path:
@@ -135,6 +141,7 @@ def cell_of_run(run: Run, name: str, origin: Origin, rounds: Sequence[Results] =
         curriculum=_curriculum_records(stages),
         watched=_dream_checks(stages),
         figures=_mean_figures(run, stages),
+        rl_curves=_rl_curves(stages),
         run_id=run.manifest.run_id,
         commit=run.manifest.environment.git.commit,
         policy=run.results[method.last].output_hashes["policy"],
@@ -224,6 +231,9 @@ def _dream_checks(stages: Sequence[StageResult]) -> list[list[float]]:
 def _mean_figures(run: Run, stages: Sequence[StageResult]) -> dict[str, float]:
     """Return `Cell.figures`; a value that is not a number is left out."""
     figures: dict[str, float] = {}
+    clone = series_of(run.results["clone"])
+    if updates := sum(len(clone.get(name, [])) for name in CLONE_LOSSES):
+        figures[CLONE_UPDATES] = float(updates)
     for stage_name, names in (("experience_model", FIDELITY_METRICS), ("check_dreamed", CHECK_METRICS)):
         metrics = run.results[stage_name].metrics if stage_name in run.results else {}
         figures |= {
@@ -243,6 +253,17 @@ def _mean_figures(run: Run, stages: Sequence[StageResult]) -> dict[str, float]:
             if known:
                 figures |= {f"{stage.name}/{name}/first": known[0], f"{stage.name}/{name}/last": known[-1]}
     return figures
+
+
+def _rl_curves(stages: Sequence[StageResult]) -> dict[str, list[float | None]]:
+    """Return `Cell.rl_curves`; the iterations of a stage of several rounds follow each other."""
+    curves: dict[str, list[float]] = {}
+    for stage in stages:
+        series = series_of(stage)
+        for name in METHOD_CURVES:
+            if values := series.get(f"{stage.name}/{name}"):
+                curves.setdefault(f"{stage.name}/{name}", []).extend(values)
+    return json_series(curves)
 
 
 def _learning_curve(trained: Sequence[StageResult]) -> list[list[float]]:

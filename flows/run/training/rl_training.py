@@ -71,7 +71,7 @@ def build_loop(
         policy,
         player,
         tasks,
-        make_algorithm(settings, policy, _progress(run, policy, settings, train)),
+        make_algorithm(settings, policy, *_progress(run, policy, settings, train)),
         settings,
         max_steps=run.config.environment.max_steps,
         seed=seed,
@@ -85,20 +85,23 @@ def build_loop(
     )
 
 
-def _progress(run: Run, policy: Policy, settings: RLConfig, train: Path) -> Progress | None:
+def _progress(
+    run: Run, policy: Policy, settings: RLConfig, train: Path
+) -> tuple[Progress | None, dict[str, float]]:
     """Return the score by which HERO ranks episodes: the adapter's, or a model's that the logs trained.
 
     None if nothing is ranked, or if the world measures no progress, which `make_algorithm` refuses.
-    The curve `reward_model/auc` has one point: how well the model tells held-out logged episodes apart.
+    Also returned is a figure of such a model, `reward_model/auc`: how well it tells held-out logged episodes
+    apart. It is the same in all iterations, since the model is trained once.
 
     Raises:
         DataError: all logged episodes have the same outcome.
     """
     options = settings.algorithm
     if not isinstance(options, GRPOConfig) or options.reward == "outcome":
-        return None
+        return None, {}
     if options.reward == "hero":
-        return make_adapter(run.config.environment).progress if has_progress(run.config) else None
+        return make_adapter(run.config.environment).progress if has_progress(run.config) else None, {}
     model = RewardModel(policy)
     with training(run.config):
         record = model.learn_from_logs(cloned_behaviours(run, train), run.round_seed)
@@ -108,9 +111,7 @@ def _progress(run: Run, policy: Policy, settings: RLConfig, train: Path) -> Prog
         "episodes.",
         *(losses[0], losses[-1], len(losses), record.auc, record.held_out),
     )
-    if not math.isnan(record.auc):
-        run.log_curves(0, {"reward_model/auc": record.auc})
-    return model.score
+    return model.score, {"reward_model/auc": record.auc}
 
 
 def _demonstrations(run: Run, policy: Policy, settings: RLConfig, train: Path) -> list[Example]:

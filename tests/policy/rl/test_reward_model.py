@@ -14,6 +14,7 @@ from components.config import load_config
 from components.errors import DataError
 from components.language.training.examples import Example
 from components.policy.policy import Policy
+from components.policy.rl.algorithms.choose import make_algorithm
 from components.policy.rl.rewards.outcome_rewards import HybridRewards
 from components.policy.rl.rewards.reward_model import HELD_OUT_TASKS, RewardModel, split_by_task
 from components.policy.rollout import Rollout
@@ -104,17 +105,17 @@ def test_an_unknown_outcome_is_not_learnt_as_a_failure(monkeypatch):
 
 @pytest.mark.usefixtures("long_training")
 def test_the_stage_logs_how_well_it_tells_held_out_episodes_apart(monkeypatch, caplog):
-    log, curves = logging.getLogger("reward"), []
+    log = logging.getLogger("reward")
     monkeypatch.setattr(rl_training, "get_run_logger", lambda: log)
     monkeypatch.setattr(rl_training, "cloned_behaviours", lambda run, train: LOGS)
     config = load_config(None, ["rl.algorithm.reward=hero_learnt", "rl.algorithm.scale_rewards=false"])
-    run = SimpleNamespace(config=config, round_seed=0, log_curves=lambda *point: curves.append(point))
+    run = SimpleNamespace(config=config, round_seed=0)
     policy = Policy(make_model(hidden=32), VOCABULARY)
     with caplog.at_level(logging.INFO, logger="reward"):
-        score = rl_training._progress(run, policy, config.rl.dream, Path())
+        score, values = rl_training._progress(run, policy, config.rl.dream, Path())
     assert score(episode(20, True)) > score(episode(20, False))
-    ((step, values),) = curves
-    assert step == 0 and values["reward_model/auc"] > 0.9
+    assert values["reward_model/auc"] > 0.9
+    assert make_algorithm(config.rl.dream, policy, score, values).report() == values, "in each iteration"
     assert f"AUC {values['reward_model/auc']:.3f} on 4 held-out episodes" in caplog.text
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from components.config.algorithm_config import (
     DPOConfig,
     GRPOConfig,
@@ -22,18 +24,24 @@ from components.policy.rl.learner import Learner
 from components.policy.rl.rewards.outcome_rewards import HybridRewards, Progress, Rewards
 
 
-def make_algorithm(config: RLConfig, policy: Policy, progress: Progress | None = None) -> Algorithm:
+def make_algorithm(
+    config: RLConfig,
+    policy: Policy,
+    progress: Progress | None = None,
+    progress_figures: Mapping[str, float] | None = None,
+) -> Algorithm:
     """Return the algorithm of `config.algorithm` for `policy`.
 
     Args:
         progress: score of an episode, which HERO's rewards need: the adapter's, or a learnt one.
+        progress_figures: figures of that score, which each iteration reports.
 
     Raises:
         ConfigError: `reward: hero` without `progress`.
     """
     match config.algorithm:
         case GRPOConfig() as options:
-            return GRPO(options, _make_rewards(options.reward, progress))
+            return GRPO(options, _make_rewards(options.reward, progress, progress_figures or {}))
         case PPOConfig() as options:
             return PPO(config, options, policy)
         case DPOConfig() as options:
@@ -49,7 +57,7 @@ def learner_class(config: RLConfig) -> type[Learner]:
     return RestartingLearner if isinstance(config.algorithm, RFTConfig) else Learner
 
 
-def _make_rewards(kind: str, progress: Progress | None) -> Rewards:
+def _make_rewards(kind: str, progress: Progress | None, figures: Mapping[str, float]) -> Rewards:
     if kind == "outcome":
         return Rewards()
     if progress is None:
@@ -57,4 +65,4 @@ def _make_rewards(kind: str, progress: Progress | None) -> Rewards:
             "reward: hero needs an adapter with `progress`; this environment's has none.",
             next_step="Set rl.algorithm.reward=hero_learnt (the score is learnt from the logs), or =outcome.",
         )
-    return HybridRewards(progress)
+    return HybridRewards(progress, figures)

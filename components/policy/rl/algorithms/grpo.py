@@ -97,8 +97,11 @@ class GRPO(PolicyGradient):
         return samples
 
     def report(self) -> dict[str, float]:
-        """Return, with iStar, the figures of its model before it learns (`ImplicitRewards.pair_figures`)."""
-        return dict(self._report)
+        """Return figures of the rewards and, with iStar, those of its model before it learns.
+
+        See `ImplicitRewards.pair_figures`.
+        """
+        return {**self.rewards.figures, **self._report}
 
     def _weighted_credit(self, group: list[Rollout]) -> list[list[float]]:
         returns, group_weight = self.rewards.returns(group)

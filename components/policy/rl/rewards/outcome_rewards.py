@@ -27,7 +27,7 @@ Deviations from the paper:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from components.policy.rollout import Rollout
@@ -48,7 +48,13 @@ Progress = Callable[[Trajectory], float]
 
 
 class Rewards:
-    """Rewards by outcome: 1.0 for a success, else 0.0."""
+    """Rewards by outcome: 1.0 for a success, else 0.0.
+
+    Attributes:
+        figures: what each iteration reports of the rewards.
+    """
+
+    figures: Mapping[str, float] = {}
 
     def returns(self, group: Sequence[Rollout]) -> tuple[list[float], float]:
         """Return the return of each rollout of a group, and the weight of the group's advantages."""
@@ -63,10 +69,15 @@ class Rewards:
 
 
 class HybridRewards(Rewards):
-    """HERO's reward, from outcome and progress."""
+    """HERO's reward, from outcome and progress.
 
-    def __init__(self, progress: Progress) -> None:
+    Args:
+        figures: of the measure of progress.
+    """
+
+    def __init__(self, progress: Progress, figures: Mapping[str, float] | None = None) -> None:
         self._progress = progress
+        self.figures = dict(figures or {})
         self._mean_deviation: float | None = None
 
     def returns(self, group: Sequence[Rollout]) -> tuple[list[float], float]:
