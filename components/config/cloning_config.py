@@ -39,8 +39,8 @@ class CloningConfig(Section):
     early_experience: Literal["none", "world_modelling", "self_reflection", "own_reflection"] = Field(
         "none",
         description="Early Experience (arXiv 2510.08558): also learn from alternatives to the cloned "
-        "actions, executed in the real environment. The adapter writes a self_reflection, the policy's own "
-        "chat model an own_reflection. Needs experts or only_successes.",
+        "actions, executed in the real environment. A self_reflection is a template of the adapter's, an "
+        "own_reflection is written by the policy's own chat model. Needs experts or only_successes.",
     )
     judged_episodes: int = Field(
         0,

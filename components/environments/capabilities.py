@@ -43,8 +43,8 @@ class Description(Protocol):
 class Reflection(Protocol):
     """Why an expert's action is better than others, for Early Experience (`cloning.early_experience`).
 
-    Buys: the reflection says what is wrong with the alternatives. Default: it names the states that they led
-    to.
+    It is a template, whose words the adapter's author wrote. Buys: the reflection says what is wrong with the
+    alternatives. Default: it quotes the states that they led to, which the agent cannot know before it acts.
     """
 
     def reflect(self, trajectory: Trajectory, alternatives: Sequence[tuple[str, str]], thought: str) -> str:

@@ -15,14 +15,18 @@ interactions. Where actions can be listed, as in ALFWorld, the authors draw alte
 
 Deviations from the paper:
 1. One reflection covers all K alternatives: c_i. The paper writes one for each of them: c_i^j.
-2. A language model writes the paper's reflections, and what it wrote is kept. With `self_reflection` the
-   adapter writes (`reflect`), from the states that the alternatives led to, and gets no alternative that
-   brings the episode further. With `own_reflection` the policy's chat model writes; a reflection is kept if
-   it makes the expert's action likelier (`own_reflections.py`).
+2. A language model writes the paper's reflections, and what it wrote is kept. With `self_reflection` they are
+   templates of the adapter (`reflect`), filled with the states that the alternatives led to, without those
+   that bring the episode further. The default template, of plain worlds, quotes these states word for word:
+   the policy writes before it acts what it cannot know, which `has_leak` forbids a chat model. With
+   `own_reflection` the policy's chat model writes; a reflection is kept if it makes the expert's action
+   likelier (`own_reflections.py`).
 3. K is 3; the paper has 8 for IWM and 3 for SR.
 4. As in the paper, as much is trained as in plain cloning, here counted in tokens: world modelling takes
    the place of epochs of cloning (at most half of them), and a demonstration with reflections counts twice.
-5. The demonstrations may be successes of an agent that errs (`cloning.behaviours`). Steps at which it gave no
+5. The policy proposes no alternatives itself: all are drawn uniformly, as the authors do for world modelling in
+   ALFWorld. A small policy is untrained before it is cloned, and would propose no valid action.
+6. The demonstrations may be successes of an agent that errs (`cloning.behaviours`). Steps at which it gave no
    thought, though it did at others, have no reflection. World modelling takes all steps.
 """
 

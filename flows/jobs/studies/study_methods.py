@@ -153,7 +153,7 @@ METHODS: dict[str, Method] = {
         base="clone-successes",
     ),
     "clone-self-reflection": Method(
-        "cloning with thoughts on what alternatives lead to, written by the adapter (Early Experience)",
+        "cloning with thoughts on what alternatives lead to, templates of the adapter (Early Experience)",
         changes={"cloning": {"early_experience": "self_reflection", "only_successes": True}},
         base="clone-successes",
     ),
