@@ -226,8 +226,9 @@ def _migrate(values: dict[str, Any]) -> dict[str, Any]:
         rl["dream"] = dream
     for stage in rl.values():
         algorithm = stage.get("algorithm") if isinstance(stage, dict) else None
-        is_ppo = isinstance(algorithm, dict) and algorithm.get("type") == "ppo"
-        if is_ppo and algorithm.get("reward") == "outcome":  # another one is refused: PPO has no such option
+        if not isinstance(algorithm, dict) or algorithm.get("type") != "ppo":
+            continue
+        if algorithm.get("reward") == "outcome":  # another one is refused: PPO has no such option
             del algorithm["reward"]
     if rl:
         values["rl"] = rl

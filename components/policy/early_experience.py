@@ -24,8 +24,8 @@ Deviations from the paper:
 3. K is 3; the paper has 8 for IWM and 3 for SR.
 4. As in the paper, as much is trained as in plain cloning, here counted in tokens: world modelling takes
    the place of epochs of cloning (at most half of them), and a demonstration with reflections counts twice.
-5. The policy proposes no alternatives itself: all are drawn uniformly, as the authors do for world modelling in
-   ALFWorld. A small policy is untrained before it is cloned, and would propose no valid action.
+5. The policy proposes no alternatives itself: all are drawn uniformly, as the authors do for world modelling
+   in ALFWorld. A small policy is untrained before it is cloned, and would propose no valid action.
 6. The demonstrations may be successes of an agent that errs (`cloning.behaviours`). Steps at which it gave no
    thought, though it did at others, have no reflection. World modelling takes all steps.
 """
