@@ -92,9 +92,7 @@ def test_a_near_miss_leaves_steps_out():
 
 def test_the_adapter_writes_what_the_guide_says_and_nothing_else(subject):
     """No reasoning, fact, premise or thought; refusals and mistakes are those of the guide's table."""
-    written = {
-        name for part in example_classes(subject) for name in vars(part) if not name.startswith("_")
-    }
+    written = {name for part in example_classes(subject) for name in vars(part) if not name.startswith("_")}
     allowed = NEAR_MISS if "textworld_known_foods" in type(subject.adapter).__module__ else set()
     assert written - {"most_rows"} - allowed == WRITTEN
     assert set(capabilities(subject.adapter, subject.world)) <= {
