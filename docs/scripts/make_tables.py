@@ -78,6 +78,9 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
         "worlds-textworld": lambda: world_study("worlds-textworld"),
         "worlds-textworld-2": lambda: world_study("worlds-textworld-2"),
     },
+    "docs/experiments/textworld-known-foods.md": {
+        "worlds-textworld-known": lambda: world_study("worlds-textworld-known")
+    },
     "docs/experiments/scienceworld.md": {"worlds-scienceworld": lambda: world_study("worlds-scienceworld")},
     "docs/experiments/foreign-worlds.md": {
         "worlds-babyai": lambda: study("worlds-babyai", "clone-successes"),
