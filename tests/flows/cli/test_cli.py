@@ -309,7 +309,7 @@ def test_a_prefect_profile_with_a_server_is_used(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("verb", "resumes"), [("retrain", True), ("pretrain", True), ("collect", False), ("evaluate", False)]
+    ("verb", "resumes"), [("retrain", True), ("pretrain", True), ("collect", True), ("evaluate", False)]
 )
 def test_only_a_verb_that_resumes_says_so_when_it_is_interrupted(run, repository, monkeypatch, verb, resumes):
     def interrupted(root):  # stands in for Ctrl-C, whose moment no test can choose
