@@ -100,7 +100,7 @@ def test_secrets_are_masked_by_default(text, masked):
         "The --password option is required; --token must be given, --secret with care",
         "usage: login [--token TOKEN] [--password PASSWORD] [--api-key KEY_ID] --secret <secret>",
         "docker login --password-stdin; run --token-count 4096 --tokens 4096 --password $PASSWORD",
-        "npm_config_registry=https://r npm_package_version and pypi-publish-workflow-for-releases",
+        "npm_config_loglevel=silent npm_package_version and pypi-publish-workflow-for-releases",
         "sk_live_performances of the glpat-band",
         "https://shop/list?sign=libra-and-virgo&page=2&sig=1 and ?tokens=4096000",
         "curl -u user http://host:80/path and curl -s http://host:80 | grep a:b",
