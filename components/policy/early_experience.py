@@ -25,7 +25,7 @@ Deviations from the paper:
 4. As in the paper, as much is trained as in plain cloning, here counted in tokens: world modelling takes
    the place of epochs of cloning (at most half of them), and a demonstration with reflections counts twice.
 5. The policy proposes no alternatives itself: all are drawn uniformly, as the authors do for world modelling
-   in ALFWorld. A small policy is untrained before it is cloned, and would propose no valid action.
+   in ALFWorld. A small policy is untrained before it is cloned.
 6. The demonstrations may be successes of an agent that errs (`cloning.behaviours`). Steps at which it gave no
    thought, though it did at others, have no reflection. World modelling takes all steps.
 """
