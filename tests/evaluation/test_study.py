@@ -9,7 +9,6 @@ import pytest
 from scipy.stats import ttest_rel
 
 from components.errors import DataError
-from components.evaluation.metrics.crossed_bootstrap import bootstrap_difference, bootstrap_ratio
 from components.evaluation.metrics.intervals import (
     Estimate,
     crossed_mean,
@@ -19,6 +18,7 @@ from components.evaluation.metrics.intervals import (
 )
 from components.evaluation.study import study_results
 from components.evaluation.study.cells import Cell, require_distinct_policies
+from components.evaluation.study.crossed_bootstrap import bootstrap_difference, bootstrap_ratio
 from components.evaluation.study.reach_costs import first_reach_costs
 from components.evaluation.study.study_figures import draw_study
 from components.evaluation.study.study_results import holm_correction, summarise

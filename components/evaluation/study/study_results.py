@@ -12,7 +12,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from components.errors import DataError
-from components.evaluation.metrics.crossed_bootstrap import bootstrap_difference, bootstrap_ratio
 from components.evaluation.metrics.intervals import (
     Estimate,
     crossed_mean,
@@ -23,6 +22,7 @@ from components.evaluation.metrics.intervals import (
     proportion,
 )
 from components.evaluation.study.cells import Cell
+from components.evaluation.study.crossed_bootstrap import bootstrap_difference, bootstrap_ratio
 from components.evaluation.study.reach_costs import reach_metrics
 
 MARGIN = 0.9

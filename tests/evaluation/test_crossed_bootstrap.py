@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from components.evaluation.metrics.crossed_bootstrap import bootstrap_difference, bootstrap_ratio
 from components.evaluation.metrics.intervals import Estimate, crossed_mean, crossed_ratio
+from components.evaluation.study.crossed_bootstrap import bootstrap_difference, bootstrap_ratio
 
 
 def test_of_equal_seeds_only_the_drawn_games_matter():
