@@ -82,7 +82,7 @@ class StudyConfig(Section):
     methods: list[str] = Field(
         default_factory=list,
         description="Methods to run; the first one is what most others are compared with. Empty: all that "
-        "change something, compared with grpo-real.",
+        "change something, compared with gigpo-real.",
     )
     curve_every: int = Field(
         0,

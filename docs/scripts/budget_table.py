@@ -25,8 +25,8 @@ def budgets(name: str = "study-budgets") -> str:
     cells = read_cells(name)
     rows = []
     for steps in REAL_STEPS:
-        alone, after = (_of_seed(cells.get(f"{way}-{steps}", ()), 0) for way in ("grpo-real", "s2r-grpo"))
-        better = _of_seed(read_cells(f"{name}-successes-{steps}").get("successes-grpo-real", ()), 0)
+        alone, after = (_of_seed(cells.get(f"{way}-{steps}", ()), 0) for way in ("gigpo-real", "s2r-gigpo"))
+        better = _of_seed(read_cells(f"{name}-successes-{steps}").get("successes-gigpo-real", ()), 0)
         figures = [text for cell in (alone, better, after) for text in (_success(cell), _used(cell))]
         rows.append([f"{steps:,}", *figures, difference(after, alone), difference(after, better)])
     head = [
@@ -39,8 +39,8 @@ def budgets(name: str = "study-budgets") -> str:
 def better_reality(name: str, steps: int) -> list[Cell]:
     """Return the first seed's cells of reality alone with a budget: one of each start, the best first."""
     starts = (
-        _of_seed(read_cells(name).get(f"grpo-real-{steps}", ()), 0),
-        _of_seed(read_cells(f"{name}-successes-{steps}").get("successes-grpo-real", ()), 0),
+        _of_seed(read_cells(name).get(f"gigpo-real-{steps}", ()), 0),
+        _of_seed(read_cells(f"{name}-successes-{steps}").get("successes-gigpo-real", ()), 0),
     )
     return sorted((cell for cell in starts if cell), key=lambda cell: -cell.success)
 
@@ -56,7 +56,7 @@ def budget_differences(most: int, name: str = "study-budgets") -> dict[int, tupl
     found = {}
     for steps in (steps for steps in REAL_STEPS if steps <= most):
         alone = better_reality(name, steps)
-        after = _of_seed(read_cells(name)[f"s2r-grpo-{steps}"], 0)
+        after = _of_seed(read_cells(name)[f"s2r-gigpo-{steps}"], 0)
         if after and alone:
             pairs = [(after.games[game], alone[0].games[game]) for game in compared_games(after)]
             found[steps] = paired_difference(*zip(*pairs, strict=True)), len(alone)
@@ -70,7 +70,7 @@ def minutes_to_success(name: str) -> tuple[float, float, bool]:
     of reality are looked at on the way.
     """
     cells = read_cells(name)
-    after, alone = (_points(_cell_of(cells[method])) for method in ("s2r-grpo", "grpo-real"))
+    after, alone = (_points(_cell_of(cells[method])) for method in ("s2r-gigpo", "gigpo-real"))
     *_, seconds, success = after[-1]
     reached = next((point[2] for point in alone if point[3] >= success), None)
     return seconds / 60, (alone[-1][2] if reached is None else reached) / 60, reached is not None

@@ -1,23 +1,20 @@
 """Which measure of a dream goes with the real success of the policy that was trained in it: table and figure.
 
-    python docs/scripts/fidelity_transfer.py     # draws docs/images/weak/fidelity-transfer.png
+`make_figures.py` draws the figure, docs/images/weak/fidelity-transfer.png.
 
-All dreams of the two studies on weak logs in which GRPO trained with the same settings: the full ones and the
-controls.
+All dreams of the two studies on weak logs in which GiGPO trained with the same settings: the full ones and
+the controls.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[2])]
+from result_files import read_cells, table
 
-from result_files import ROOT, read_cells, table  # noqa: E402
-
-from components.evaluation.report.charts import INK, blank_figure, style_axes  # noqa: E402
-from components.evaluation.study.cells import Cell  # noqa: E402
-from components.evaluation.study.graded_dreams import correlation_with_success  # noqa: E402
+from components.evaluation.report.charts import INK, blank_figure, style_axes
+from components.evaluation.study.cells import Cell
+from components.evaluation.study.graded_dreams import correlation_with_success
 
 STUDIES = {
     "study-logs-only": "knows the logs alone",
@@ -26,7 +23,7 @@ STUDIES = {
 }
 """Folder of the cells -> what the dream's backbone knew."""
 DREAMS = {
-    "dream-grpo": "full dream",
+    "dream-gigpo": "full dream",
     "no-knowledge": "without hand-written knowledge",
     "flipped-dream": "half of the outcomes wrong",
     "swapped-dream": "next states of other steps",
@@ -47,7 +44,8 @@ COLOURS = ("#7b61c9", "#12878a", "#c2571a", "#9aa5b4", INK)
 """Of the dreams, in their order."""
 FAITHFUL = 0.9
 """Share of exact states from which a dream counts as faithful in its states."""
-IMAGE = ROOT / "docs" / "images" / "weak" / "fidelity-transfer.png"
+IMAGE = Path("weak") / "fidelity-transfer.png"
+"""The figure, under docs/images."""
 
 
 def dreams() -> dict[tuple[str, str], list[Cell]]:
@@ -83,8 +81,8 @@ def _counts(cell: Cell, measure: str, floor: float) -> bool:
     return measure in cell.figures and cell.figures.get(STATES, 0.0) >= floor
 
 
-def draw() -> None:
-    """Draw real success against three measures, one point a dream and seed."""
+def draw(images: Path) -> Path:
+    """Draw real success against three measures, one point a dream and seed. Args: images: docs/images."""
     shown = (STATES, "fidelity/as_used/reward_precision", "fidelity/reward_precision")
     figure = blank_figure(11.0, 3.4)
     colours = dict(zip(DREAMS, COLOURS, strict=True))
@@ -114,8 +112,7 @@ def draw() -> None:
     figure.legend(
         handles.values(), handles.keys(), fontsize=7.5, frameon=False, ncols=3, loc="outside lower center"
     )
-    figure.savefig(IMAGE, dpi=110)
-
-
-if __name__ == "__main__":
-    draw()
+    path = images / IMAGE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    return path

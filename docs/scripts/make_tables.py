@@ -67,7 +67,7 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/experiments/weak-logs.md": {
         "study-weak": lambda: study("study-weak", "clone-successes", studied("study-weak-logs")),
-        "against-reality": lambda: against_reality("study-weak", ("dream-grpo", "s2r-grpo")),
+        "against-reality": lambda: against_reality("study-weak", ("dream-gigpo", "s2r-gigpo")),
     },
     "docs/experiments/real-budgets.md": {"study-budgets": budgets},
     "docs/experiments/slow-steps.md": {"study-slow": slow},

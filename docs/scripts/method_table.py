@@ -11,7 +11,7 @@ from components.evaluation.study.seed_table import difference
 from flows.jobs.studies.method import DREAM
 from flows.jobs.studies.study_methods import METHODS
 
-REAL = "grpo-real"
+REAL = "gigpo-real"
 """RL in reality, of which `echo-real` is a variant."""
 REPLIES_CUT = "74 % of the demonstrated replies were longer than the 48 tokens that a policy might write"
 ISTAR = "its reward model learnt at ten times today's rate; negative advantages of steps were not halved"
@@ -36,12 +36,12 @@ def methods(config: str, cells_of: str, reality_of: str) -> str:
     """Return a row for each method of a study: success, real steps, and the difference within each seed.
 
     A method is compared with its own base. Where that is no row, or trains elsewhere, methods that train in a
-    dream are compared with GRPO in the same dream, the others with the first method.
+    dream are compared with GiGPO in the same dream, the others with the first method.
 
     Args:
         config: name of the study's config.
         cells_of: folder of its cells under docs/results.
-        reality_of: folder with the cells of GRPO in reality, of the same policy and games.
+        reality_of: folder with the cells of GiGPO in reality, of the same policy and games.
     """
     names = studied(config)
     found = {REAL: read_cells(reality_of)[REAL]} | read_cells(cells_of)
@@ -114,9 +114,9 @@ def half_way(config: str, cells_of: str) -> str:
 
 
 def observed_states(cells_of: str, reality_of: str) -> str:
-    """Return the success of ECHO and of GRPO in reality on the way, with the real steps, in seed 0."""
+    """Return the success of ECHO and of GiGPO in reality on the way, with the real steps, in seed 0."""
     curves = []
     for folder, name in ((cells_of, "echo-real"), (reality_of, REAL)):
         (cell,) = (cell for cell in read_cells(folder)[name] if cell.seed == 0)
         curves.append([f"{point[-1]:.3f} after {point[0]:,.0f} steps" for point in cell.held_out])
-    return table(["`echo-real`", "`grpo-real`"], [list(row) for row in zip(*curves, strict=False)])
+    return table(["`echo-real`", "`gigpo-real`"], [list(row) for row in zip(*curves, strict=False)])

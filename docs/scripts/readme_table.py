@@ -12,7 +12,7 @@ def readme_results() -> str:
     rows = [
         logs_only_row(),
         weak_logs_row(),
-        study_row("WebShop, dream then reality", "study-webshop", "s2r-grpo", "grpo-real", ""),
+        study_row("WebShop, dream then reality", "study-webshop", "s2r-gigpo", "gigpo-real", ""),
         smollm2_agent_row(),
         fidelity_row("next states that the history determines, word for word", EXACT, ablation_control()),
         smollm2_row(),
@@ -67,13 +67,13 @@ def logs_only_row() -> list[str]:
     """Return the row of dreams that knew nothing but the logs; reality is of the study on the same logs."""
     name, title = "study-logs-only", "ALFWorld, logs of weak agents, dream that has read nothing else"
     metrics = read_metrics(name)
-    reality = read_metrics("study-weak")["grpo-real"]
+    reality = read_metrics("study-weak")["gigpo-real"]
     steps = f"{reality['cost/real_interactions'].value:,.0f} steps"
     clones = [linked(short(metrics[clone][SUCCESS]), name) for clone in ("clone", "clone-successes")]
     return [
         title,
-        games(name, metrics["dream-grpo"]),
-        steps_of(metrics["dream-grpo"]),
+        games(name, metrics["dream-gigpo"]),
+        steps_of(metrics["dream-gigpo"]),
         "; of successes ".join(clones),
         linked(f"{short(reality[SUCCESS])}, {steps}", "study-weak"),
         "; ".join(
@@ -90,7 +90,7 @@ def logs_only_row() -> list[str]:
 def weak_logs_row() -> list[str]:
     """Return the row of the study whose logs hold no expert; its better clone stands beside the clone."""
     name, title = "study-weak", "the same, dream that knew this world before"
-    row = study_row(title, name, "dream-grpo", "grpo-real", "swapped-dream")
+    row = study_row(title, name, "dream-gigpo", "gigpo-real", "swapped-dream")
     metrics = read_metrics(name)
     row[3] += f"; of successes {linked(short(metrics['clone-successes'][SUCCESS]), name)}"
     wrong = linked(short(metrics["flipped-dream"][SUCCESS]), name)

@@ -40,7 +40,7 @@ def knowledge() -> str:
     """Return the rows of dreams without and with what the adapter knows."""
     without, full = read_cells("study-no-knowledge"), read_cells("study-logs-only")
     seeds = _seeds(without["no-knowledge"])
-    return _rows(without | {"dream-grpo": full["dream-grpo"]}, seeds, CLONES, FIDELITY)
+    return _rows(without | {"dream-gigpo": full["dream-gigpo"]}, seeds, CLONES, FIDELITY)
 
 
 def used_fidelity(name: str) -> str:

@@ -21,7 +21,7 @@ def targets() -> str:
     rows = [
         [
             "RL in the dream above the clone of the successes, by more than the interval",
-            *(_signed(name, "dream-grpo", above=True) for name in STUDIES),
+            *(_signed(name, "dream-gigpo", above=True) for name in STUDIES),
         ],
         *(
             [
@@ -32,8 +32,10 @@ def targets() -> str:
         ),
         [
             f"surely {MARGIN} of the success of RL in reality, with a tenth of its steps",
-            "; ".join(_share_of_reality("study-logs-only", method) for method in ("s2r-grpo", "dream-grpo")),
-            "; ".join(_share_of_reality("study-weak", method) for method in ("s2r-grpo", "dream-grpo")),
+            "; ".join(
+                _share_of_reality("study-logs-only", method) for method in ("s2r-gigpo", "dream-gigpo")
+            ),
+            "; ".join(_share_of_reality("study-weak", method) for method in ("s2r-gigpo", "dream-gigpo")),
         ],
         [
             "dream, then reality above the better start of reality alone at every budget up to 5,000 steps",

@@ -66,7 +66,7 @@ Against = Annotated[
     typer.Option(
         metavar="METHOD",
         help="The method that others are compared with; ablations keep theirs. Default: the first of "
-        "study.methods, else grpo-real.",
+        "study.methods, else gigpo-real.",
     ),
 ]
 Figures = Annotated[Path | None, typer.Option(metavar="DIR", help="Write the figures to this directory.")]
@@ -150,17 +150,17 @@ def study(
         dreamgym study --config configs/study.yaml --json docs/results/study.json --figures docs/images
         --table docs/all-tables.md
 
-        dreamgym study --methods clone,grpo-real,dream-grpo --seeds 0
+        dreamgym study --methods clone,gigpo-real,dream-gigpo --seeds 0
 
         dreamgym study --config configs/study-logs-only.yaml --seeds 0,1 --finished
 
-        dreamgym study --methods clone,clone-successes,dream-grpo --against clone-successes
+        dreamgym study --methods clone,clone-successes,dream-gigpo --against clone-successes
 
         dreamgym study --config configs/study-logs-only.yaml --methods budgets --cells
         docs/results/study-budgets
 
         dreamgym study --config configs/quick-browser.yaml --cells docs/results/study-browser --methods
-        clone,grpo-real,s2r-grpo
+        clone,gigpo-real,s2r-gigpo
     """
     with report_failures(debug, resumes=True), output(json_file) as page:
         settings, workspace = prepare_run(config, overrides, root)

@@ -39,9 +39,9 @@ def test_the_dream_is_compared_with_the_better_start_of_reality(monkeypatch):
         "runs": {
             f"{way}-{steps}": [cell(f"{way}-{steps}", won)]
             for steps in (500, 1000)
-            for way, won in (("grpo-real", [1] * 4 + [0] * 36), ("s2r-grpo", [1] * 20 + [0] * 20))
+            for way, won in (("gigpo-real", [1] * 4 + [0] * 36), ("s2r-gigpo", [1] * 20 + [0] * 20))
         },
-        "runs-successes-1000": {"successes-grpo-real": [cell("successes-grpo-real", [1] * 22 + [0] * 18)]},
+        "runs-successes-1000": {"successes-gigpo-real": [cell("successes-gigpo-real", [1] * 22 + [0] * 18)]},
     }
     monkeypatch.setattr(budget_table, "read_cells", lambda name: folders.get(name, {}))
     monkeypatch.setattr(budget_table, "REAL_STEPS", (500, 1000))

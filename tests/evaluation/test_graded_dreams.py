@@ -36,7 +36,7 @@ def cells():
     for method in list(found)[:3]:
         found[method][0].figures[AGREEMENT] = 0.5
     crashed = Cell("graded-5-flipped", 0, {}, crash="TrainingError")
-    return found | {"graded-5-flipped": [crashed], "dream-grpo": [cell("dream-grpo", 0, 9, exact=0.0)]}
+    return found | {"graded-5-flipped": [crashed], "dream-gigpo": [cell("dream-gigpo", 0, 9, exact=0.0)]}
 
 
 def test_a_measure_that_orders_the_policies_has_a_rank_correlation_of_one(cells):
@@ -66,4 +66,4 @@ def test_the_figure_has_a_panel_for_each_measure(cells):
     figure = draw_graded_dreams(cells)
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert "rank correlation 1.00" in titles[0] and len(titles) == 7
-    assert has_graded_dreams(cells) and not has_graded_dreams({"dream-grpo": cells["dream-grpo"]})
+    assert has_graded_dreams(cells) and not has_graded_dreams({"dream-gigpo": cells["dream-gigpo"]})

@@ -345,9 +345,9 @@ def test_figures_are_drawn_for_the_existing_methods(tmp_path):
     curve = [[10.0 * n, 0.0, 1.0 * n, 0.2 * n] for n in range(1, 5)]
     dreamed = [[0.0, 10.0 * n, 1.0 * n, 0.2 * n] for n in range(1, 5)]
     names = {
-        "grpo-real": curve,
+        "gigpo-real": curve,
         "clone": [],
-        "dream-grpo": dreamed,
+        "dream-gigpo": dreamed,
         "no-reasoning": dreamed,
         "transfer-clone": [],
     }
@@ -355,32 +355,32 @@ def test_figures_are_drawn_for_the_existing_methods(tmp_path):
         name: [cell(name, seed, [1, 0, 1, seed], curve=points) for seed in (0, 1)]
         for name, points in names.items()
     }
-    paths = draw_study(summarise(cells, "grpo-real"), cells, "grpo-real", tmp_path)
+    paths = draw_study(summarise(cells, "gigpo-real"), cells, "gigpo-real", tmp_path)
     assert [path.name for path in paths] == [
         f"study-{name}.png" for name in ("success", "curves", "interactions", "cost", "ablations", "transfer")
     ]
     in_dreams = {
-        name: [replace(one, real_interactions=0) for one in cells[name]] for name in ("clone", "dream-grpo")
+        name: [replace(one, real_interactions=0) for one in cells[name]] for name in ("clone", "dream-gigpo")
     }
     without_reality = draw_study(summarise(in_dreams, "clone"), in_dreams, "clone", tmp_path / "dreams")
     assert "study-interactions.png" not in [path.name for path in without_reality]
     assert all(path.stat().st_size > 5000 for path in paths)
     entry = {"proposed": 3, "accepted": 1, "refused": {"not new": 2}, "played": 0, "solved": 0, "pool": 1}
     entry["difficulty"] = {"training": [1, 0, 2, 0, 1], "generated": [0] * 5}
-    with_history = cells | {"dream-grpo": [replace(cells["dream-grpo"][0], curriculum=[entry] * 4)]}
+    with_history = cells | {"dream-gigpo": [replace(cells["dream-gigpo"][0], curriculum=[entry] * 4)]}
     assert (tmp_path / "study-curriculum.png") in draw_study(
-        summarise(with_history, "grpo-real"), with_history, "grpo-real", tmp_path
+        summarise(with_history, "gigpo-real"), with_history, "gigpo-real", tmp_path
     )
     with_held_out = {
         name: [replace(c, held_out=[p[:3] + [0.4] for p in c.curve[::2]]) for c in of_method]
         for name, of_method in cells.items()
     }
     held_out_paths = draw_study(
-        summarise(with_held_out, "grpo-real"), with_held_out, "grpo-real", tmp_path / "held-out"
+        summarise(with_held_out, "gigpo-real"), with_held_out, "gigpo-real", tmp_path / "held-out"
     )
     assert [path.name for path in held_out_paths] == [path.name for path in paths]
     assert (tmp_path / "held-out" / "study-curves.png").read_bytes() != (
         tmp_path / "study-curves.png"
     ).read_bytes()
-    few = {name: cells[name] for name in ("clone", "dream-grpo")}
-    assert len(draw_study(summarise(few, "grpo-real"), few, "grpo-real", tmp_path / "few")) == 3
+    few = {name: cells[name] for name in ("clone", "dream-gigpo")}
+    assert len(draw_study(summarise(few, "gigpo-real"), few, "gigpo-real", tmp_path / "few")) == 3

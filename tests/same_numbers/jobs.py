@@ -133,7 +133,7 @@ def _own(clone: Path) -> Mapping[str, Command]:
             "study",
             *own,
             "--methods",
-            "grpo-real",
+            "gigpo-real",
             "--seeds",
             "1",
             "--cells",

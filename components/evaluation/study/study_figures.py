@@ -19,7 +19,7 @@ from components.evaluation.study.reach_costs import reach_costs_by_seed
 Metrics = Mapping[str, Mapping[str, Estimate]]
 """Method -> its metrics."""
 SUCCESS_RATE = "evaluate/success_rate"
-ABLATED = ("dream-grpo", "no-retrieval", "no-reasoning", "no-history", "no-curriculum")
+ABLATED = ("dream-gigpo", "no-retrieval", "no-reasoning", "no-history", "no-curriculum")
 """The full method and its ablations."""
 
 
@@ -50,7 +50,7 @@ def draw_study(
         figures["interactions"] = _draw_interactions(metrics, methods)
     histories = [
         cell.curriculum
-        for name in ("dream-grpo", "dream-ppo")
+        for name in ("dream-gigpo", "dream-ppo")
         for cell in finished.get(name, [])
         if cell.curriculum
     ]

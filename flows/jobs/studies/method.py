@@ -8,11 +8,11 @@ from typing import Any
 
 CLONE = "clone"
 """Method that all others start from."""
-BASE = "grpo-real"
+BASE = "gigpo-real"
 """Method that most others are compared with."""
-DREAM = "dream-grpo"
+DREAM = "dream-gigpo"
 """Method that ablations of the dream are compared with."""
-TRANSFER = "transfer-grpo-real"
+TRANSFER = "transfer-gigpo-real"
 """Method that transfer methods are compared with."""
 
 
@@ -87,5 +87,5 @@ class Method:
 
 
 def in_dream(about: str, base: str = DREAM, **differences: Any) -> Method:
-    """Return GRPO in a dream, compared with the full dream if no other base is named."""
-    return Method(f"GRPO in {about}", dream="grpo", base=base, **differences)
+    """Return GiGPO in a dream, compared with the full dream if no other base is named."""
+    return Method(f"GiGPO in {about}", dream="grpo", base=base, **differences)

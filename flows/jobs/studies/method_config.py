@@ -35,7 +35,7 @@ hundreds of tokens.
 FINE = 4
 """At most so many times as many steps have rows of DPO that synchronise seldom, on as many rollouts.
 
-Of 12 steps, those of GRPO in configs/methods.yaml, an update at each 10th reaches the last two alone.
+Of 12 steps, those of GiGPO in configs/methods.yaml, an update at each 10th reaches the last two alone.
 """
 REFLECTING_TOKENS = 192
 """`rl.max_new_tokens` of a policy cloned with reflections: its replies have up to 183 tokens in ALFWorld."""
@@ -234,7 +234,7 @@ def _first_half(name: str, families: Sequence[str]) -> list[str]:
             f"{name} learns from half of the families of tasks; the training tasks are of "
             f"{len(set(families))}.",
             "Expected two or more.",
-            "Leave the transfer methods out: --methods clone,grpo-real,s2r-grpo.",
+            "Leave the transfer methods out: --methods clone,gigpo-real,s2r-gigpo.",
         )
     return sorted(families)[: len(families) // 2]
 

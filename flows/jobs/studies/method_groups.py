@@ -12,7 +12,7 @@ REAL_STEPS = (500, 1000, 2000, 5000, 20_000)
 
 def _graded(about: str, option: str = "", value: float = 0) -> Method:
     changes = {"experience_model": {option: value}} if option else {}
-    return Method(f"GRPO in {about}", dream="grpo", changes=changes, is_graded=True, base=DREAM)
+    return Method(f"GiGPO in {about}", dream="grpo", changes=changes, is_graded=True, base=DREAM)
 
 
 GRADED: dict[str, Method] = {
@@ -39,16 +39,16 @@ GRADED: dict[str, Method] = {
 """Dreams of graded quality: which measure of fidelity predicts the success of the policy trained in them?"""
 BUDGETS: dict[str, Method] = {
     **{
-        f"grpo-real-{steps}": Method(f"GRPO in reality, {steps:,} steps", real="grpo", real_steps=steps)
+        f"gigpo-real-{steps}": Method(f"GiGPO in reality, {steps:,} steps", real="grpo", real_steps=steps)
         for steps in REAL_STEPS
     },
     **{
-        f"s2r-grpo-{steps}": Method(
-            f"GRPO in the dream, then {steps:,} steps in reality",
+        f"s2r-gigpo-{steps}": Method(
+            f"GiGPO in the dream, then {steps:,} steps in reality",
             dream="grpo",
             real="grpo",
             real_steps=steps,
-            base=f"grpo-real-{steps}",
+            base=f"gigpo-real-{steps}",
         )
         for steps in REAL_STEPS
     },

@@ -20,7 +20,10 @@ WITHOUT_KNOWLEDGE: Mapping[str, Mapping[str, Any]] = {
 }
 """All hand-written parts off: what the adapter knows, reasoning, premises, and the checks by its rules."""
 PLAIN = {"step_weight": 0.0, "negative_advantage_weight": 1.0, "idle_penalty": 0.0}
-"""Options of GRPO without ours: GiGPO's advantages of steps, halved negative ones, the idle penalty."""
+"""Options of GRPO as in its paper.
+
+Rows named GiGPO have its advantages of steps, and halved negative advantages and an idle penalty of ours.
+"""
 
 
 def _dpo(every: int, *, is_fine: bool = False, keeps_rate: bool = False) -> Method:
@@ -34,7 +37,7 @@ def _dpo(every: int, *, is_fine: bool = False, keeps_rate: bool = False) -> Meth
     kinds = {0: "never updated: offline", 1: "updated at each step: online"}
     about = f"its players and reference {kinds.get(every, f'updated at each {every}th step: semi-online')}"
     steps = ", in four times as many steps on as many rollouts" if is_fine else ""
-    rate = ", at GRPO's learning rate" if keeps_rate else ""
+    rate = ", at GiGPO's learning rate" if keeps_rate else ""
     return Method(
         f"DPO in the dream, {about}{steps}{rate}",
         dream="dpo",
@@ -63,22 +66,22 @@ METHODS: dict[str, Method] = {
     ),
     "dpo-logs": Method("DPO on the logs' own pairs", logged="dpo"),
     "dpo-offline": Method("DPO on what the clone did in reality", real="dpo"),
-    "grpo-real": Method("GRPO in reality", real="grpo"),
+    "gigpo-real": Method("GiGPO in reality", real="grpo"),
     "plain-grpo-real": Method("GRPO as in its paper, in reality", real="grpo", options=PLAIN),
     "family-normalised-real": Method(
-        "GRPO in reality, advantages normalised within each family of tasks (AgentRL)",
+        "GiGPO in reality, advantages normalised within each family of tasks (AgentRL)",
         real="grpo",
         options={"normalise_families": True},
-        base="grpo-real",
+        base="gigpo-real",
     ),
     "cross-policy-real": Method(
-        "GRPO in reality, a fifth of the replies in rollouts written by the clone (AgentRL)",
+        "GiGPO in reality, a fifth of the replies in rollouts written by the clone (AgentRL)",
         real="grpo",
         options={"cross_policy_share": 0.2},
-        base="grpo-real",
+        base="gigpo-real",
     ),
     "engine-as-dream": Method(
-        "GRPO in reality with as many rollouts as in the dream, at a constant rate, tasks drawn evenly",
+        "GiGPO in reality with as many rollouts as in the dream, at a constant rate, tasks drawn evenly",
         real="grpo",
         like_dream=True,
         base=DREAM,
@@ -90,7 +93,7 @@ METHODS: dict[str, Method] = {
         real="meta_rewarding",
         needs_chat_model=True,
     ),
-    "dream-grpo": Method("GRPO in the dream", dream="grpo"),
+    "dream-gigpo": Method("GiGPO in the dream", dream="grpo"),
     "dream-plain-grpo": Method(
         "GRPO as in its paper, in the dream", dream="grpo", options=PLAIN, base="plain-grpo-real"
     ),
@@ -135,7 +138,7 @@ METHODS: dict[str, Method] = {
         "a dream that loses a tenth of the actions on purpose", settings={"lost_actions": 0.1}
     ),
     "echo-real": Method(
-        "GRPO in reality, also trained on the states that it observed (ECHO)",
+        "GiGPO in reality, also trained on the states that it observed (ECHO)",
         real="grpo",
         settings={"observation_weight": 0.1},
     ),
@@ -163,28 +166,28 @@ METHODS: dict[str, Method] = {
         needs_chat_model=True,
         base="clone-successes",
     ),
-    "successes-grpo": in_dream(
+    "successes-gigpo": in_dream(
         "the dream, from the clone of the successes", changes={"cloning": {"only_successes": True}}
     ),
     **{
-        f"{name}-grpo": Method(
-            f"GRPO in the dream, from the clone after Early Experience ({name.replace('-', ' ')})",
+        f"{name}-gigpo": Method(
+            f"GiGPO in the dream, from the clone after Early Experience ({name.replace('-', ' ')})",
             dream="grpo",
             changes={"cloning": {"early_experience": name.replace("-", "_"), "only_successes": True}},
-            base="successes-grpo",
+            base="successes-gigpo",
         )
         for name in ("world-modelling", "self-reflection")
     },
     "dream-ppo": Method("PPO in the dream", dream="ppo"),
     "dream-rft": Method("RFT in the dream", dream="rft"),
-    "s2r-grpo": Method("GRPO in the dream, then in reality", dream="grpo", real="grpo"),
+    "s2r-gigpo": Method("GiGPO in the dream, then in reality", dream="grpo", real="grpo"),
     "s2r-ppo": Method("PPO in the dream, then in reality", dream="ppo", real="ppo"),
-    "rounds-grpo": Method(
-        "GRPO in the dream, then in reality, twice; the dream learns from the first real episodes",
+    "rounds-gigpo": Method(
+        "GiGPO in the dream, then in reality, twice; the dream learns from the first real episodes",
         dream="grpo",
         real="grpo",
         rounds=2,
-        base="s2r-grpo",
+        base="s2r-gigpo",
     ),
     "s2r-rft": Method("RFT in the dream, then in reality", dream="rft", real="rft"),
     "no-retrieval": in_dream("a dream without demonstrations", changes=VARIANTS["no-retrieval"]),
@@ -211,18 +214,18 @@ METHODS: dict[str, Method] = {
         for name, (about, option, value) in WRONG_DREAMS.items()
     },
     "transfer-clone": Method("cloning, half of the families", transfer=True, base=TRANSFER),
-    "transfer-grpo-real": Method(
-        "GRPO in reality, half of the families", real="grpo", transfer=True, base=TRANSFER
+    "transfer-gigpo-real": Method(
+        "GiGPO in reality, half of the families", real="grpo", transfer=True, base=TRANSFER
     ),
-    "transfer-dream-grpo": Method(
-        "GRPO in the dream, half of the families", dream="grpo", transfer=True, base=TRANSFER
+    "transfer-dream-gigpo": Method(
+        "GiGPO in the dream, half of the families", dream="grpo", transfer=True, base=TRANSFER
     ),
     **GRADED,
     **BUDGETS,
 }
 
 
-def _from_successes(name: str, base: str = "successes-grpo") -> Method:
+def _from_successes(name: str, base: str = "successes-gigpo") -> Method:
     """Return the method `name`, begun with the clone of the successes."""
     method = METHODS[name]
     return replace(
@@ -234,8 +237,8 @@ def _from_successes(name: str, base: str = "successes-grpo") -> Method:
 
 
 METHODS |= {f"successes-{name}": _from_successes(name) for name in WRONG_DREAMS}
-METHODS |= {f"successes-{name}": _from_successes(name, BASE) for name in ("grpo-real", "s2r-grpo")}
-METHODS["successes-rounds-grpo"] = _from_successes("rounds-grpo", "successes-s2r-grpo")
+METHODS |= {f"successes-{name}": _from_successes(name, BASE) for name in ("gigpo-real", "s2r-gigpo")}
+METHODS["successes-rounds-gigpo"] = _from_successes("rounds-gigpo", "successes-s2r-gigpo")
 BASES = {name: method.base for name, method in METHODS.items()}
 CONTROLS = frozenset(name for name, method in METHODS.items() if method.is_control)
 

@@ -108,17 +108,17 @@ def test_a_study_fills_its_cells_and_resumes(clone):
     def study(methods, *overrides):
         return run(clone, *small, *overrides, verb=("study", f"--methods={methods}", *options))
 
-    code, output, _ = study("clone,grpo-real,s2r-grpo")
+    code, output, _ = study("clone,gigpo-real,s2r-gigpo")
     assert code == 0, output
     written = {path: path.stat().st_mtime_ns for path in cells.iterdir()}
     assert len(written) == 3
-    code, output, _ = study("clone,grpo-real,dream-ppo,s2r-grpo,dpo-logs,rounds-grpo,graded-40-flipped")
+    code, output, _ = study("clone,gigpo-real,dream-ppo,s2r-gigpo,dpo-logs,rounds-gigpo,graded-40-flipped")
     assert code == 0 and {path: path.stat().st_mtime_ns for path in written} == written
     found = {path.stem: json.loads(path.read_text()) for path in cells.glob("*.json")}
     offline = found.pop("dpo-logs-0")
     assert offline["real_interactions"] == offline["dreamed_interactions"] == 0 and offline["curve"] == []
     assert offline["policy"] != found["clone-0"]["policy"] and len(offline["games"]) == 6
-    graded, rounds = found.pop("graded-40-flipped-0"), found.pop("rounds-grpo-0")
+    graded, rounds = found.pop("graded-40-flipped-0"), found.pop("rounds-gigpo-0")
     assert {"fidelity/kindness/dreamed", "fidelity/reward_precision"} <= graded["figures"].keys()
     assert graded["real_interactions"] == 0 < graded["check_interactions"]
     assert offline["check_interactions"] == 0 < offline["evaluation_interactions"], "it played games alone"
@@ -126,24 +126,24 @@ def test_a_study_fills_its_cells_and_resumes(clone):
     assert played == [(False, True), (True, True), (True, True), (True, True)]
     assert [point[0] for point in rounds["curve"]] == sorted(point[0] for point in rounds["curve"])
     assert 0 < rounds["real_interactions"] <= 90 and rounds["curve"][-1][0] == rounds["real_interactions"]
-    assert set(found) == {"clone-0", "grpo-real-0", "dream-ppo-0", "s2r-grpo-0"}
+    assert set(found) == {"clone-0", "gigpo-real-0", "dream-ppo-0", "s2r-gigpo-0"}
     spent = {
         name: (cell["real_interactions"] > 0, cell["dreamed_interactions"] > 0)
         for name, cell in found.items()
     }
-    assert spent == {"clone-0": (0, 0), "grpo-real-0": (1, 0), "dream-ppo-0": (0, 1), "s2r-grpo-0": (1, 1)}
+    assert spent == {"clone-0": (0, 0), "gigpo-real-0": (1, 0), "dream-ppo-0": (0, 1), "s2r-gigpo-0": (1, 1)}
     logs = {name: cell["recorded_transitions"]["offline"] for name, cell in found.items()}
-    assert 0 < logs["clone-0"] == logs["grpo-real-0"] < logs["dream-ppo-0"] == logs["s2r-grpo-0"]
-    assert found["s2r-grpo-0"]["real_interactions"] <= 90 and len(found["s2r-grpo-0"]["curve"]) == 2
+    assert 0 < logs["clone-0"] == logs["gigpo-real-0"] < logs["dream-ppo-0"] == logs["s2r-gigpo-0"]
+    assert found["s2r-gigpo-0"]["real_interactions"] <= 90 and len(found["s2r-gigpo-0"]["curve"]) == 2
     assert all(len(cell["games"]) == 6 and cell["run_id"] and cell["commit"] for cell in found.values())
     assert set(found["clone-0"]["figures"]) == {"clone/updates"}, "nothing but the clone was trained"
-    assert all(name.startswith(("real_rl/", "clone/")) for name in found["grpo-real-0"]["figures"])
+    assert all(name.startswith(("real_rl/", "clone/")) for name in found["gigpo-real-0"]["figures"])
     metrics, dreamed = (
         json.loads(table.read_text()),
         {"fidelity/next_state_exact/determined", "synthetic_rl/unparsable_episodes"},
     )
     assert dreamed <= found["dream-ppo-0"]["figures"].keys() and dreamed <= metrics["dream-ppo"].keys()
-    assert metrics["s2r-grpo"]["evaluate/success_rate"]["n"] == 6
+    assert metrics["s2r-gigpo"]["evaluate/success_rate"]["n"] == 6
     assert "difference/success_rate" in metrics["dream-ppo"]
     assert "difference/p_value" not in metrics["dream-ppo"], "one seed is no test"
     drawn = ("success", "interactions", "curves", "cost", "curriculum", "graded-dreams")
@@ -156,7 +156,7 @@ def test_a_study_fills_its_cells_and_resumes(clone):
     )
 
     # A cell that was killed before its evaluation goes on by its run alone, and is the same.
-    cell = found["grpo-real-0"]
+    cell = found["gigpo-real-0"]
     manifest = clone / "runs" / cell["run_id"] / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"status": "killed"}))
     (key,) = [
@@ -165,10 +165,10 @@ def test_a_study_fills_its_cells_and_resumes(clone):
         if stage["name"] == "evaluate_policy"
     ]
     shutil.rmtree(clone / ".dreamgym" / "stages" / f"evaluate_policy-{key[:12]}")
-    (cells / "grpo-real-0.json").unlink()
+    (cells / "gigpo-real-0.json").unlink()
     code, planned, _ = run(clone, verb=("resume", cell["run_id"], "--dry-run"), small=False)
     fates = dict(re.findall(r"^│ (\w+) +│ (reused|made)", planned, re.MULTILINE))
-    assert code == 0 and not (cells / "grpo-real-0.json").exists()
+    assert code == 0 and not (cells / "gigpo-real-0.json").exists()
     assert fates == {
         "validate": "reused",
         "clone": "reused",
@@ -177,7 +177,7 @@ def test_a_study_fills_its_cells_and_resumes(clone):
     }, planned
     code, output, _ = run(clone, verb=("resume", cell["run_id"]), small=False)
     assert code == 0, output
-    again = json.loads((cells / "grpo-real-0.json").read_text())
+    again = json.loads((cells / "gigpo-real-0.json").read_text())
     assert {name for name in cell if cell[name] != again[name]} == {"run_id"}
 
 
@@ -214,11 +214,11 @@ print(json.dumps([json.loads(Path(files[0]).read_text()), Path(".dreamgym/study/
 
 def test_a_crashed_cell_is_reported_and_the_others_run_on(clone):
     """Rollouts in two processes, as by default."""
-    options = ["--seeds=0", f"--cells={clone / 'other'}", "--methods=clone,dream-grpo"]
+    options = ["--seeds=0", f"--cells={clone / 'other'}", "--methods=clone,dream-gigpo"]
     code, output, _ = run(
         clone, "rl.dream.learning_rate=1e30", "rl.dream.processes=2", verb=("study", *options)
     )
-    assert code == 1 and "dream-grpo, seed 0 crashed: TrainingError" in output
+    assert code == 1 and "dream-gigpo, seed 0 crashed: TrainingError" in output
     assert [path.name for path in (clone / "other").iterdir()] == ["clone-0.json"]
 
 

@@ -142,7 +142,7 @@ def test_rft_has_as_many_rollouts_as_the_others(stage, iterations):
     config = load_config(None, [f"rl.{stage}.iterations={iterations}", "rl.dream.check_every=0"])
     grpo, rft = (
         getattr(method_config(config, name, 0, FAMILIES).rl, stage)
-        for name in (("dream-grpo", "dream-rft") if stage == "dream" else ("grpo-real", "rft-real"))
+        for name in (("dream-gigpo", "dream-rft") if stage == "dream" else ("gigpo-real", "rft-real"))
     )
     assert rft.iterations * rft.tasks == grpo.iterations * grpo.tasks
     assert rft.num_generations == grpo.num_generations
@@ -163,7 +163,7 @@ def test_rft_has_few_large_iterations():
 def test_dpo_in_the_dream_synchronises_by_optimiser_steps():
     """As many rollouts and optimiser steps as GRPO, one step an iteration, at DPO's rate."""
     config = load_config(None, ["rl.dream.iterations=6", "rl.dream.check_every=3", "rl.dream.tasks=32"])
-    grpo, dpo = (method_config(config, name, 0, FAMILIES).rl.dream for name in ("dream-grpo", "dream-dpo-5"))
+    grpo, dpo = (method_config(config, name, 0, FAMILIES).rl.dream for name in ("dream-gigpo", "dream-dpo-5"))
     assert grpo.algorithm.optimizer_steps == 2
     assert (dpo.iterations, dpo.tasks, dpo.check_every) == (12, 16, 6)
     assert dpo.algorithm == DPOConfig(sync_every=5, optimizer_steps=1) and dpo.learning_rate == 5e-5
@@ -209,7 +209,7 @@ def test_rows_of_dpo_have_a_tenth_of_rls_rate_or_rls_own():
 
 
 def test_a_policy_that_reflects_may_write_whole_reflections():
-    config = method_config(load_config(None), "self-reflection-grpo", 0, FAMILIES)
+    config = method_config(load_config(None), "self-reflection-gigpo", 0, FAMILIES)
     assert {config.rl.dream.max_new_tokens, config.rl.real.max_new_tokens} == {192}
 
 
@@ -225,7 +225,7 @@ def test_a_tenth_without_room_for_an_iteration_is_refused():
         ConfigError,
         match="A 10th of rl.baseline.budget is 2500 steps; an iteration of rl.real may take 3840",
     ):
-        method_config(load_config(None, ["environment.max_steps=40"]), "s2r-grpo", 0, FAMILIES)
+        method_config(load_config(None, ["environment.max_steps=40"]), "s2r-gigpo", 0, FAMILIES)
 
 
 def test_a_training_of_fewer_iterations_is_looked_at_as_often():
@@ -247,21 +247,21 @@ def test_an_option_that_a_method_has_no_use_for_is_left_out_or_refused_as_in_any
     )
     assert method_config(fine, "dream-rft", 0, FAMILIES).rl.dream.check_every == 2
     single = load_config(None, ["rl.baseline.algorithm.type=ppo", "rl.baseline.num_generations=1"])
-    with pytest.raises(ConfigError, match="of the method grpo-real is refused.*num_generations"):
-        method_config(single, "grpo-real", 0, FAMILIES)
+    with pytest.raises(ConfigError, match="of the method gigpo-real is refused.*num_generations"):
+        method_config(single, "gigpo-real", 0, FAMILIES)
 
 
 def test_methods_are_named():
     config = load_config(None)
     assert chosen_methods(config, "dream-ppo, clone") == ["clone", "dream-ppo"]
-    with pytest.raises(ConfigError, match="no method 'dreem'.*dream-grpo"):
+    with pytest.raises(ConfigError, match="no method 'dreem'.*dream-gigpo"):
         chosen_methods(config, "dreem")
 
 
 def test_graded_dreams_run_if_they_are_named_and_end_with_a_comparison_with_reality():
     config = load_config(None)
     assert not set(GRADED) & set(chosen_methods(config, ""))
-    assert chosen_methods(config, "graded,dream-grpo") == ["dream-grpo", *GRADED]
+    assert chosen_methods(config, "graded,dream-gigpo") == ["dream-gigpo", *GRADED]
     assert chosen_methods(config, "graded-500-steps") == ["graded-500-steps"]
     few = method_config(config, "graded-500-steps", 0, [])
     wrong = method_config(config, "graded-40-flipped", 0, [])
@@ -276,15 +276,15 @@ def test_both_sides_of_a_budget_have_the_same_real_settings():
         chosen_methods(config, "")
     )
     for steps, tasks in ((500, 3), (1000, 6), (5000, 6)):
-        real = method_config(config, f"grpo-real-{steps}", 0, []).rl.baseline
-        refined = method_config(config, f"s2r-grpo-{steps}", 0, []).rl.real
+        real = method_config(config, f"gigpo-real-{steps}", 0, []).rl.baseline
+        refined = method_config(config, f"s2r-gigpo-{steps}", 0, []).rl.real
         for settings in (real, refined):
             assert (settings.budget, settings.tasks) == (steps, tasks)
             assert settings.tasks * settings.num_generations * 20 <= steps
         assert (real.iterations, real.learning_rate) == (refined.iterations, refined.learning_rate)
     long = load_config(None, ["environment.max_steps=100", "rl.real.tasks=2", "rl.baseline.tasks=2"])
     with pytest.raises(ConfigError, match="one task may take 800 real steps; the method has 500"):
-        method_config(long, "s2r-grpo-500", 0, [])
+        method_config(long, "s2r-gigpo-500", 0, [])
 
 
 def test_a_method_that_changes_nothing_is_left_out_or_refused():
@@ -299,9 +299,9 @@ def test_a_method_that_changes_nothing_is_left_out_or_refused():
     assert chosen_methods(config, "clone-own-reflection"), "who names it is told why it does not run"
     assert "clone-own-reflection" in chosen_methods(load_config(None, ["backbone.path=models/chat"]), "")
     with pytest.raises(
-        ConfigError, match="no-verifier is dream-grpo with this config.*Leave no-verifier out"
+        ConfigError, match="no-verifier is dream-gigpo with this config.*Leave no-verifier out"
     ):
-        chosen_methods(config, "dream-grpo,no-verifier")
+        chosen_methods(config, "dream-gigpo,no-verifier")
     checked = load_config(None, ["experience_model.grounded=true", "cloning.behaviours=[noisy]"])
     left_out = {*GRADED, *BUDGETS, "dream-unanswered", "clone-own-reflection", "meta-rewarding-real"}
     changing = [name for name in METHODS if name not in left_out]
@@ -333,9 +333,9 @@ def test_hero_by_progress_is_left_out_or_refused_where_the_world_measures_none(t
 
 
 def test_the_sections_of_rl_that_a_method_reads():
-    names = {"clone": [], "dpo-logs": ["baseline"], "grpo-real": ["baseline"], "dream-hero": ["dream"]}
+    names = {"clone": [], "dpo-logs": ["baseline"], "gigpo-real": ["baseline"], "dream-hero": ["dream"]}
     assert {name: METHODS[name].sections for name in names} == names
-    assert METHODS["s2r-grpo"].sections == ["dream", "real"]
+    assert METHODS["s2r-gigpo"].sections == ["dream", "real"]
 
 
 def test_rl_in_a_control_is_not_watched():
@@ -463,18 +463,18 @@ def test_a_cell_has_its_methods_stages_in_their_order(every):
     before, played = ["validate", "clone"], ["evaluate_policy"]
     dreamed = ["experience_model", "synthetic_rl"]
     assert list(steps_of(config, "clone")) == before + played
-    assert list(steps_of(config, "grpo-real")) == [
+    assert list(steps_of(config, "gigpo-real")) == [
         *before,
         "real_rl",
         *["snapshots_real_rl"] * bool(every),
         *played,
     ]
     last = ["snapshots_synthetic_rl", "snapshots_sim_to_real"] if every else []
-    found = steps_of(config, "s2r-grpo")
+    found = steps_of(config, "s2r-gigpo")
     first = [*dreamed, "sim_to_real", *last]
     assert list(found) == [*before, *first, *played]
     again = [f"{stage} 2" for stage in first]
-    assert list(steps_of(config, "rounds-grpo")) == [*before, *first, *again, *played]
+    assert list(steps_of(config, "rounds-gigpo")) == [*before, *first, *again, *played]
     if every:
         kept_none = StageResult("sim_to_real", "0", ROOT, {}, {"policy": ROOT}, {}, 1.0)
         run = SimpleNamespace(results={"sim_to_real": kept_none})
@@ -483,7 +483,7 @@ def test_a_cell_has_its_methods_stages_in_their_order(every):
 
 def test_each_round_has_an_equal_part_of_the_iterations_and_of_the_real_steps():
     config = load_config(ROOT / "configs" / "study.yaml")
-    one, two = (method_config(config, name, 0, []).rl for name in ("s2r-grpo", "rounds-grpo"))
+    one, two = (method_config(config, name, 0, []).rl for name in ("s2r-gigpo", "rounds-gigpo"))
     assert (two.real.budget, two.real.tasks) == (one.real.budget // 2, one.real.tasks // 2)
     assert 2 * two.dream.iterations - one.dream.iterations in (0, 1)
     assert 0 < two.dream.check_every <= two.dream.iterations
@@ -491,8 +491,8 @@ def test_each_round_has_an_equal_part_of_the_iterations_and_of_the_real_steps():
 
 def test_another_method_takes_the_place_of_the_base_and_ablations_keep_theirs():
     bases = bases_against("clone-successes")
-    assert bases["dream-grpo"] == bases["clone"] == "clone-successes"
-    assert bases["no-history"] == METHODS["no-history"].base == "dream-grpo"
+    assert bases["dream-gigpo"] == bases["clone"] == "clone-successes"
+    assert bases["no-history"] == METHODS["no-history"].base == "dream-gigpo"
     with pytest.raises(ConfigError, match="There is no method 'clone,ppo'"):
         bases_against("clone,ppo")
 
