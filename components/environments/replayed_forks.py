@@ -25,7 +25,14 @@ def forkable(
         recorded_actions: id of a task -> actions that somebody took in it.
     """
     world = open_world()
-    return world if isinstance(world, Forkable) else ReplayedForks(world, open_world(), recorded_actions)
+    if isinstance(world, Forkable):
+        return world
+    try:
+        second = open_world()
+    except BaseException:
+        world.close()
+        raise
+    return ReplayedForks(world, second, recorded_actions)
 
 
 class ReplayedForks:

@@ -87,3 +87,11 @@ def test_a_world_that_forks_is_used_as_it_is_and_another_is_opened_twice(world, 
     assert isinstance(forks, ReplayedForks) and isinstance(forks, Forkable)
     forks.close()
     assert all(one.closed for one in opened)
+
+
+def test_a_second_world_that_cannot_be_opened_leaves_none_open(world):
+    first = Plain(world)
+    opened = iter([first])
+    with pytest.raises(StopIteration):
+        forkable(opened.__next__, {})
+    assert first.closed
