@@ -124,14 +124,14 @@ def _is_unchanged(out: Out, current: Mapping[str, str]) -> bool:
     return current.get(out.path_in_data) == out.md5
 
 
-def part_hash(root: Path, folder: str, without: str = "") -> str:
+def part_hash(root: Path, folder: str, without: Sequence[str] = ()) -> str:
     """The hash that DVC would give to `folder` of the version if it were versioned by itself.
 
     Other folders do not matter. If neither the cache nor `data/` has the files, it is a hash of the parts'
     hashes.
 
     Args:
-        without: a folder whose files are left out.
+        without: files, and folders whose files are left out, below `folder`.
 
     Raises:
         DataError: data.dvc is missing or unreadable.
@@ -145,7 +145,9 @@ def part_hash(root: Path, folder: str, without: str = "") -> str:
         files = _below(_version_files(root, overlapping), folder)
     except DataError:
         files = {out.path_in_data.removeprefix(f"{folder}/"): out.md5 for out in overlapping}
-    left_out = {relative for relative in files if without and f"{relative}/".startswith(f"{without}/")}
+    left_out = {
+        relative for relative in files if any(f"{relative}/".startswith(f"{other}/") for other in without)
+    }
     return listing_hash({relative: md5 for relative, md5 in files.items() if relative not in left_out})
 
 

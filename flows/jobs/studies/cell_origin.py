@@ -30,9 +30,9 @@ MAX_LISTED_DIFFERENCES = 5
 def origin_of(config: Config, root: Path, unused: Sequence[str] = ()) -> Origin:
     """Return the config, the version of the data, and the hashes of models that the config names by path.
 
-    A model's card is not part of it: a backbone that was pretrained again, with equal weights, has another.
-    The replay log is not part of the version: every retraining extends it, and no cell reads it. Paths are
-    not part of the origin, because they differ between machines.
+    A model's card is not part of it: a backbone that was pretrained again, with equal weights, has another,
+    in the data too. The replay log is not part of the version: every retraining extends it, and no cell reads
+    it. Paths are not part of the origin, because they differ between machines.
 
     Args:
         unused: further sections of the config, such as `study` or `rl.real`, that change no such number.
@@ -51,7 +51,8 @@ def origin_of(config: Config, root: Path, unused: Sequence[str] = ()) -> Origin:
     models = {
         f"{section}.path": tree_hash(root / path, leave_out=[CARD]) for section, path in paths.items() if path
     }
-    return {"config": values, "data": part_hash(root, layout.root.name, layout.replay.name), "models": models}
+    without = (layout.replay.name, f"{layout.backbone.name}/{CARD}")
+    return {"config": values, "data": part_hash(root, layout.root.name, without), "models": models}
 
 
 def require_origin(file: Path, recorded: Mapping[str, Any], expected: Origin, next_step: str) -> None:

@@ -242,7 +242,7 @@ def test_a_collection_begins_with_the_version_that_git_pull_brought_and_keeps_wh
 
 def test_the_version_of_a_part_is_known_without_the_cache(pulled):
     root, _ = pulled
-    parts = ("alfworld/trajectories", ""), ("alfworld", "replay")
+    parts = ("alfworld/trajectories", ()), ("alfworld", ("replay",))
     told = [snapshots.part_hash(root, *part) for part in parts]
     shutil.copytree(root / "data", root / "whole")
     shutil.rmtree(root / ".dvc" / "cache")

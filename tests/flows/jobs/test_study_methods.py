@@ -443,6 +443,14 @@ def test_only_the_offline_data_of_its_environment_make_a_cell_another(tmp_path):
     write(root / "data" / "webshop" / "tasks" / "train.parquet", "tasks of a shop")
     snapshot(root)
     assert origin_of(load_config(None), root) == before
+    backbone = root / "data" / "alfworld" / "backbone"
+    write(backbone / "model.safetensors", "weights")
+    write(backbone / CARD, "2026-11-28")
+    snapshot(root)
+    pretrained = origin_of(load_config(None), root)
+    write(backbone / CARD, "2026-11-30")
+    snapshot(root)
+    assert origin_of(load_config(None), root) == pretrained != before
     write(root / "data" / "alfworld" / "tasks" / "train.parquet", "other tasks")
     snapshot(root)
     assert origin_of(load_config(None), root)["data"] != version
