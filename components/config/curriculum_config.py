@@ -18,7 +18,8 @@ class CurriculumConfig(Section):
     selection: Literal["variance", "posterior"] = Field(
         "variance",
         description="variance: the paper's, by the variance of a task's latest returns. posterior: by draws "
-        "from a decayed posterior over success that tasks of one instruction and family share (our choice).",
+        "from a decayed posterior over success that tasks of one instruction and family share; a generated "
+        "task is first probed with a few rollouts (our choice).",
     )
     seeds: int = Field(
         8,

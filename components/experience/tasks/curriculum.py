@@ -16,11 +16,13 @@ tasks are varied, not which training tasks are repeated.
 
 With `selection: posterior` training and generated tasks compete by a draw of their success
 (`success_posterior.py`), at most `share` of them generated. A generated task inherits nothing: it has the
-prior of its instruction, or of all tasks if the instruction is new. The m played tasks are varied whose mean
-success is nearest to one half, tasks that are always or never won among them. Of the candidates that are
+prior of its instruction, or of all tasks if the instruction is new. It competes after probes: a few
+rollouts that must end differently (`task_probes.py`). While tasks wait for them, one generated place goes to
+probes; an only one in half of the iterations, once a task has passed. The m played tasks are varied whose
+mean success is nearest to one half, tasks that are always or never won among them. Of the candidates that are
 harder than a parent won in more than half, or easier than one won in less, the one is accepted whose drawn
-variance is largest; of all candidates if there is none (our choice, not the paper's; the proposals have no
-direction). A new task has a full group at once: the loop plays groups of one size.
+variance is largest; of all candidates if there is none (our choice, not the paper's; proposals have no
+direction).
 
 Differs from the paper (DreamGym, arXiv 2511.03773, App. C):
 
@@ -34,13 +36,14 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from components.config import CurriculumConfig
 from components.environments.mixed.tasks import NAME as MIXED
 from components.experience.tasks.success_posterior import SuccessPosterior
+from components.experience.tasks.task_probes import TaskProbes, rollouts_with_variance
 from components.records import VARIED, Task
 
 VaryTasks = Callable[[Sequence[Task], int], list[str]]
@@ -77,7 +80,8 @@ class Curriculum:
         task_values: id -> latest value of each played or generated task.
         life: one entry an iteration: candidates `proposed`, `accepted` and `refused` (reason -> number),
             generated tasks in the `pool`, generated tasks `played` and `solved` (won at least once), and
-            `difficulty` (numbers of groups in the order of `DIFFICULTIES`, of training and generated tasks).
+            `difficulty` (numbers of groups in the order of `DIFFICULTIES`, of training and generated tasks);
+            by posterior also tasks `probed` and `rejected` by it.
     """
 
     def __init__(
@@ -99,6 +103,7 @@ class Curriculum:
         self.task_values: dict[str, float] = {}
         self.life: list[dict[str, Any]] = []
         self._posterior = SuccessPosterior() if config.selection == "posterior" else None
+        self._probes = TaskProbes()
         self._vary = vary
         self._feasible = feasible
         self._cluster = cluster
@@ -106,10 +111,10 @@ class Curriculum:
         self._instruction_counts = Counter(task.instruction for task in tasks)
 
     def sample(self, count: int, seed: int) -> list[Task]:
-        """`count` different tasks for one iteration."""
+        """`count` different tasks for one iteration; by posterior, without those that wait for probes."""
         rng = random.Random(f"curriculum/{seed}")
         if self._posterior is not None:
-            return self._sample_by_posterior(self._posterior, count, rng)
+            return self._sample_by_posterior(self._posterior, count, int(self.config.share * count), rng)
         generated = sorted(self.generated.values(), key=lambda task: (-self._value(task), rng.random()))
         batch = generated[: int(self.config.share * count)]
         valuable = [task for task in self.originals if self._value(task) > 0]
@@ -120,14 +125,31 @@ class Curriculum:
         rest.sort(key=lambda task: task.id in self.task_values)
         return (batch + rest)[:count]
 
-    def _sample_by_posterior(self, posterior: SuccessPosterior, count: int, rng: random.Random) -> list[Task]:
-        """The tasks with the largest drawn variances, at most a share of them generated."""
-        drawn = [
-            (posterior.draw_variance(task, rng), task) for task in (*self.originals, *self.generated.values())
-        ]
+    def sample_rows(self, count: int, group_size: int, seed: int) -> list[Task]:
+        """The tasks of one iteration, one per rollout; by posterior one place may go to probes."""
+        posterior = self._posterior
+        if posterior is None:
+            return [task for task in self.sample(count, seed) for _ in range(group_size)]
+        rng = random.Random(f"curriculum/{seed}")
+        places = int(self.config.share * count)
+        probes: list[Task] = []
+        if places > 1 or (places and (not self._passed() or rng.random() < 0.5)):
+            new = list(self.generated.values())
+            probes = self._probes.rows(new, group_size, lambda task: posterior.draw_variance(task, rng))
+        taken = bool(probes)
+        full = self._sample_by_posterior(posterior, count - taken, places - taken, rng)
+        return [task for task in full for _ in range(group_size)] + probes
+
+    def _passed(self) -> list[Task]:
+        return [task for task in self.generated.values() if not self._probes.is_waiting(task)]
+
+    def _sample_by_posterior(
+        self, posterior: SuccessPosterior, count: int, places: int, rng: random.Random
+    ) -> list[Task]:
+        """The tasks with the largest drawn variances, at most `places` of them generated."""
+        drawn = [(posterior.draw_variance(task, rng), task) for task in (*self.originals, *self._passed())]
         drawn.sort(key=lambda pair: -pair[0])
         batch: list[Task] = []
-        places = int(self.config.share * count)
         for _, task in drawn:
             if len(batch) == count:
                 break
@@ -140,18 +162,28 @@ class Curriculum:
         """Record the returns of an iteration, then vary the most valuable tasks.
 
         Returns:
-            Metrics of the pool: `tasks_proposed`, `tasks_accepted`, `tasks_pool`.
+            Metrics of the pool: `tasks_proposed`, `tasks_accepted`, `tasks_pool`; by posterior also
+            `tasks_probed`, `tasks_rejected` (by their probes) and `rollouts_with_variance`.
         """
+        probe_counts: dict[str, int] = {}
+        figures: dict[str, float] = {}
         if self._posterior is not None:
             self._posterior.update(returns.values())
+            probed, rejected = self._probes.record(returns.values())
+            self._remove(rejected)
+            probe_counts = {"probed": probed, "rejected": len(rejected)}
+            figures["rollouts_with_variance"] = rollouts_with_variance(
+                values for _, values in returns.values()
+            )
         for task_id, values in self._pool_returns(returns, seed).items():
             self.task_values[task_id] = return_variance(values)
         parents = self._parents([task for task, _ in returns.values()]) if self.config.share else []
         accepted, refused = self._generate_tasks(parents[: self.config.seeds], seed)
         self._prune()
         counts = {"proposed": accepted + refused.total(), "accepted": accepted, "pool": len(self.generated)}
+        counts |= probe_counts
         self.life.append({**counts, "refused": dict(refused), **_summarise_outcomes(returns)})
-        return {f"tasks_{name}": float(count) for name, count in counts.items()}
+        return figures | {f"tasks_{name}": float(count) for name, count in counts.items()}
 
     def _parents(self, played: Sequence[Task]) -> list[Task]:
         """The played tasks that may be varied, the best first.
@@ -215,6 +247,8 @@ class Curriculum:
 
     def _accept(self, task: Task, parent: Task) -> None:
         self.generated[task.id] = task
+        if self._posterior is not None:
+            self._probes.add(task)
         self._existing_pairs.add((task.initial_state, task.instruction))
         self._instruction_counts[task.instruction] += 1
         self.task_values[task.id] = self.task_values[parent.id]
@@ -239,7 +273,7 @@ class Curriculum:
     def _prune(self) -> None:
         """Remove generated tasks without value, and the least valuable ones above the limit.
 
-        By posterior one group says little, so that none is without value: only the limit counts.
+        By posterior only the limit counts: probes have removed those that are always or never won.
         """
         posterior = self._posterior
         if posterior is None:
@@ -250,8 +284,12 @@ class Curriculum:
             values = {task_id: mean * (1 - mean) for task_id, mean in means.items()}
             worthless = []
         ranked = sorted(values, key=lambda task_id: -values[task_id])
-        for task_id in {*worthless, *ranked[MAX_GENERATED_TASKS:]}:
+        self._remove({*worthless, *ranked[MAX_GENERATED_TASKS:]})
+
+    def _remove(self, task_ids: Iterable[str]) -> None:
+        for task_id in task_ids:
             del self.generated[task_id]
+            self._probes.forget(task_id)
 
     def state_dict(self) -> dict[str, Any]:
         """The state as plain JSON values."""
@@ -262,6 +300,7 @@ class Curriculum:
             "archive": dict(self._instruction_counts),
             "life": list(self.life),
             "posterior": self._posterior.state_dict() if self._posterior else {},
+            "probes": self._probes.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -269,6 +308,7 @@ class Curriculum:
         self.generated = {values["id"]: Task(**values) for values in state["generated"]}
         self.task_values = dict(state["value"])
         self.life = list(state["life"])
+        self._probes.load_state_dict(state["probes"])
         if self._posterior is not None:
             self._posterior.load_state_dict(state["posterior"])
         self._instruction_counts = Counter(state["archive"])

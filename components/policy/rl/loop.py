@@ -36,7 +36,7 @@ from components.policy.rl.players.player import Player
 from components.policy.rl.players.rollouts_ahead import Played, RolloutSource, begun_during
 from components.policy.rl.players.sampler_correction import RATIO_FIGURES, correct_for_sampler
 from components.policy.rl.step_gradient import DEMONSTRATION_LOSS, OBSERVATION_LOSS
-from components.policy.rl.task_source import TaskSource, returns_by_task
+from components.policy.rl.task_source import TaskSource, group_by_task, returns_by_task
 from components.policy.rl.training_checks import check_collapse, check_learning_signal, check_staleness
 from components.policy.rl.training_sample import TrainingSample
 from components.policy.rollout import Rollout, Stamp
@@ -210,8 +210,7 @@ class Loop:
 
     def _training_groups(self, rollouts: list[Rollout]) -> list[list[Rollout]]:
         """Return the rollouts of each task that are trained on (`_counts`); a group may be empty."""
-        size = self.config.num_generations
-        all_groups = [rollouts[place : place + size] for place in range(0, len(rollouts), size)]
+        all_groups = group_by_task(rollouts, self.config.num_generations)
         return [[rollout for rollout in group if self._counts(rollout)] for group in all_groups]
 
     def _counts(self, rollout: Rollout) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from components.policy.rollout import Rollout
-from components.policy.task_draws import draw_tasks
+from components.policy.task_draws import draw_tasks, repeat_tasks
 from components.records import Task
 
 
@@ -15,6 +15,13 @@ class TaskSource(Protocol):
 
     def sample(self, count: int, seed: int) -> list[Task]:
         """Return `count` tasks for an iteration, drawn with `seed`."""
+        ...
+
+    def sample_rows(self, count: int, group_size: int, seed: int) -> list[Task]:
+        """Return the tasks of an iteration of `count * group_size` rollouts, one per rollout.
+
+        The rollouts of a task follow each other; they are a group, of at most `group_size`.
+        """
         ...
 
     def report(self, returns: dict[str, tuple[Task, list[float]]], seed: int) -> dict[str, float]:
@@ -40,6 +47,10 @@ class EvenTasks:
         """Return `count` tasks; see `draw_tasks`."""
         return draw_tasks(self._tasks, count, seed)
 
+    def sample_rows(self, count: int, group_size: int, seed: int) -> list[Task]:
+        """Return `count` tasks, each `group_size` times in succession."""
+        return repeat_tasks(self.sample(count, seed), group_size)
+
     def report(self, returns: dict[str, tuple[Task, list[float]]], seed: int) -> dict[str, float]:
         """Return no figures: uniform draws do not depend on returns."""
         return {}
@@ -50,6 +61,18 @@ class EvenTasks:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Do nothing: there is no state."""
+
+
+def group_by_task(rollouts: Sequence[Rollout], size: int) -> list[list[Rollout]]:
+    """Return the successive rollouts of a task as a group, of at most `size`."""
+    groups: list[list[Rollout]] = []
+    for rollout in rollouts:
+        group = groups[-1] if groups else []
+        if group and len(group) < size and group[0].trajectory.task.id == rollout.trajectory.task.id:
+            group.append(rollout)
+        else:
+            groups.append([rollout])
+    return groups
 
 
 def returns_by_task(groups: Sequence[Sequence[Rollout]]) -> dict[str, tuple[Task, list[float]]]:

@@ -150,10 +150,9 @@ def test_at_most_a_share_is_generated_and_nothing_is_inherited():
     source = curriculum(TASKS[40:80], share=0.25)
     rng = random.Random(0)
     for iteration in range(6):
-        batch = source.sample(8, iteration)
-        assert len({one.id for one in batch}) == 8
-        assert sum(one.generated for one in batch) <= 2
-        returns = {one.id: (one, [float(rng.random() < 0.5) for _ in range(8)]) for one in batch}
+        rows = source.sample_rows(8, 8, iteration)
+        assert len(rows) == 64 and sum(one.generated for one in rows) <= 16
+        returns = {one.id: (one, [float(rng.random() < 0.5) for _ in range(rows.count(one))]) for one in rows}
         source.report(returns, iteration)
     assert any(entry["played"] for entry in source.life)
 

@@ -6,7 +6,9 @@ import math
 
 import pytest
 import torch
-from loop_builders import Rewarding, even_rows, make_loop, same, weights
+from loop_builders import TASKS, Rewarding, even_rows, make_loop, same, weights
+
+from components.policy.rl.task_source import EvenTasks
 
 
 def test_an_iteration_changes_the_weights_and_reports_figures():
@@ -31,6 +33,28 @@ def test_an_iteration_changes_the_weights_and_reports_figures():
     assert {name: values[name] for name in expected} == expected
     assert values["logprob_gap"] < 1e-3 and values["clip_share"] == 0 and values["policy_entropy"] > 3
     assert state.series["success_rate"] == [0.5]
+
+
+@pytest.mark.parametrize("settings", [{}, {"staleness": 1}])
+def test_small_groups_beside_a_full_one_are_compared_within_themselves_and_count_as_steps(settings):
+    """One place is a full group of four rollouts, the other is shared by two tasks with two each."""
+
+    class Sharing(EvenTasks):
+        def sample_rows(self, count, group_size, seed):
+            return [TASKS[0]] * group_size + [TASKS[1]] * 2 + [TASKS[2]] * 2
+
+        def report(self, returns, seed):
+            reported.append({task_id: values for task_id, (_, values) in returns.items()})
+            return {}
+
+    reported = []
+    world = Rewarding(lambda row, action: row in (0, 4, 6, 7))
+    loop = make_loop(world, tasks=Sharing(TASKS), iterations=2, **settings)
+    state = loop.run()
+    by_task = {"t0": [1.0, 0.0, 0.0, 0.0], "t1": [1.0, 0.0], "t2": [1.0, 1.0]}
+    assert reported == [by_task, by_task]
+    assert state.series["zero_variance_groups"] == [pytest.approx(1 / 3)] * 2
+    assert state.series["lessons"] == [6.0, 6.0] and state.interactions == 16
 
 
 @pytest.mark.parametrize("aggregation", ["episode", "token"])

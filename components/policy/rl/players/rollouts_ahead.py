@@ -25,7 +25,6 @@ from components.policy.policy import Policy
 from components.policy.rl.players.player import Begun, Player
 from components.policy.rl.task_source import TaskSource
 from components.policy.rollout import Rollout, Stamp
-from components.policy.task_draws import repeat_tasks
 from components.records import Task
 
 
@@ -63,7 +62,7 @@ class _Ahead:
 
     iteration: int
     updates: int
-    tasks: list[Task]
+    rows: list[Task]
     weights: dict[str, Tensor]
     policy: Policy
     take: Begun
@@ -100,7 +99,7 @@ class RolloutSource:
     def take(self, iteration: int, acting_policy: Callable[[], Policy]) -> Played:
         """Return the rollouts of an iteration: those that were begun, or new ones of `acting_policy()`."""
         if not self._ahead:
-            policy, rows = acting_policy(), self._rows(self._draw(iteration))
+            policy, rows = acting_policy(), self._draw(iteration)
             started, tokens = time.monotonic(), policy.tokens
             batch = self._player.play(policy, rows, **self._options(iteration))
             seconds, tokens = time.monotonic() - started, policy.tokens - tokens
@@ -123,20 +122,20 @@ class RolloutSource:
         updates: int,
         policy: Policy,
         weights: Mapping[str, Tensor],
-        tasks: Sequence[Task] = (),
+        rows: Sequence[Task] = (),
     ) -> None:
         """Begin the rollouts of an iteration with the present weights of `policy`.
 
         Args:
             updates: number of updates that led to these weights.
             weights: the trained ones of them, by name.
-            tasks: of rollouts that are played again; none: they are drawn.
+            rows: tasks of rollouts that are played again; none: they are drawn.
         """
-        drawn = list(tasks) or self._draw(iteration)
+        drawn = list(rows) or self._draw(iteration)
         kept_weights = {name: weight.detach().clone() for name, weight in weights.items()}
         pinned = policy.pinned()
         self._has_begun = True
-        take = self._player.begin(pinned, self._rows(drawn), **self._options(iteration))
+        take = self._player.begin(pinned, drawn, **self._options(iteration))
         self._ahead.append(_Ahead(iteration, updates, drawn, kept_weights, pinned, take))
 
     def close(self) -> None:
@@ -146,22 +145,20 @@ class RolloutSource:
             self._ahead.clear()
 
     def state_dict(self) -> list[dict[str, Any]]:
-        """Return iteration, updates, tasks and weights of the rollouts that were begun, in their order."""
+        """Return iteration, updates, weights, and a task per rollout, of what was begun, in its order."""
         return [
             {
                 "iteration": ahead.iteration,
                 "updates": ahead.updates,
-                "tasks": [asdict(task) for task in ahead.tasks],
+                "tasks": [asdict(task) for task in ahead.rows],
                 "weights": ahead.weights,
             }
             for ahead in self._ahead
         ]
 
     def _draw(self, iteration: int) -> list[Task]:
-        return self._tasks.sample(self._config.tasks, self.number(iteration))
-
-    def _rows(self, tasks: Sequence[Task]) -> list[Task]:
-        return repeat_tasks(tasks, self._config.num_generations)
+        config = self._config
+        return self._tasks.sample_rows(config.tasks, config.num_generations, self.number(iteration))
 
     def _options(self, iteration: int) -> dict[str, Any]:
         return {
