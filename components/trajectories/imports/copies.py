@@ -18,14 +18,13 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped, shortened
+from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped, shortened
+from components.trajectories.imports.windows import ends_open, find_origins, is_part
 
 SHORTER_COPY = "a copy, or the beginning of a longer episode"
 PART = "a part of a longer episode with the same id"
 MIDDLE = "a call that begins in the middle of its conversation"
 CONTRADICTION = "a copy with the opposite outcome; the outcome is unknown"
-_Place = tuple[int, int]
-"""Number of an episode in the log, and number of a step in it."""
 
 
 def without_copies(episodes: Sequence[LoggedEpisode]) -> tuple[list[LoggedEpisode], list[Skipped]]:
@@ -61,6 +60,7 @@ def _without_beginnings(
     are_calls = False
     owners: dict[tuple[bytes, bool | None], int] = {}
     kept: dict[int, LoggedEpisode] = {}
+    thoughts: dict[int, dict[int, str]] = {}
     longest_first = sorted(episodes.items(), key=lambda entry: _length(entry[1]), reverse=True)
     for number, episode in longest_first:
         hashes = _hashes_of_beginnings(episode)
@@ -70,14 +70,14 @@ def _without_beginnings(
                 owners.setdefault((beginning, episode.success), number)
             kept[number] = episode
             continue
-        are_calls |= _ends_open(episode) and len(kept[owner].steps) > len(episode.steps)
-        kept[owner] = _with_thoughts_of(kept[owner], episode)
+        are_calls |= ends_open(episode) and len(kept[owner].steps) > len(episode.steps)
+        _add_thoughts(thoughts.setdefault(owner, {}), episode)
         reason = SHORTER_COPY
         if one_id and _contradict(kept[owner], episode):
             kept[owner] = replace(kept[owner], success=None)
             reason = CONTRADICTION
         skipped.append(Skipped(reason, episode.place))
-    return kept, are_calls
+    return _with_thoughts(kept, thoughts), are_calls
 
 
 def _owner(
@@ -104,13 +104,27 @@ def _contradict(episode: LoggedEpisode, copy: LoggedEpisode) -> bool:
     return is_equal and None not in (episode.success, copy.success) and episode.success != copy.success
 
 
-def _with_thoughts_of(episode: LoggedEpisode, copy: LoggedEpisode, start: int = 0) -> LoggedEpisode:
-    """The episode with the thoughts that only a copy of its steps from `start` on has."""
-    steps = list(episode.steps)
+def _add_thoughts(thoughts: dict[int, str], copy: LoggedEpisode, start: int = 0) -> None:
+    """Add the thoughts of a copy, which begins at the step `start`, at steps for which there is none yet."""
     for number, step in enumerate(copy.steps, start):
-        if step.thought and not steps[number].thought:
-            steps[number] = replace(steps[number], thought=step.thought)
-    return replace(episode, steps=tuple(steps))
+        if step.thought:
+            thoughts.setdefault(number, step.thought)
+
+
+def _with_thoughts(
+    episodes: dict[int, LoggedEpisode], thoughts: Mapping[int, Mapping[int, str]]
+) -> dict[int, LoggedEpisode]:
+    """Return the episodes with the thoughts of their copies at steps without one.
+
+    Args: thoughts: number of an episode -> number of a step -> thought.
+    """
+    for number, of_copies in thoughts.items():
+        steps = list(episodes[number].steps)
+        for place, thought in of_copies.items():
+            if not steps[place].thought:
+                steps[place] = replace(steps[place], thought=thought)
+        episodes[number] = replace(episodes[number], steps=tuple(steps))
+    return episodes
 
 
 def _length(episode: LoggedEpisode) -> tuple[int, bool, bool, bool]:
@@ -138,112 +152,21 @@ def _hashes_of_beginnings(episode: LoggedEpisode) -> list[bytes]:
     return [*hashes, digest.digest()]
 
 
-def _ends_open(episode: LoggedEpisode) -> bool:
-    """Whether the log ends with the agent's action, as that of a call does."""
-    return episode.steps[-1].observation is None
-
-
 def _without_windows(
     episodes: Mapping[int, LoggedEpisode], skipped: list[Skipped], are_calls: bool
 ) -> dict[int, LoggedEpisode]:
     """Return the episodes of one id that do not begin inside another one of them."""
     if len(episodes) < 2:
         return dict(episodes)
-    origins = _origins(episodes, are_calls)
+    origins = find_origins(episodes, are_calls)
     kept = {number: episode for number, episode in episodes.items() if number not in origins}
+    thoughts: dict[int, dict[int, str]] = {}
     for number, (origin, start) in sorted(origins.items()):
         window = episodes[number]
-        is_part = _is_part(window, episodes[origin], start)
-        skipped.append(Skipped(PART if is_part else MIDDLE, window.place, shortened(window.id)))
-        if origin in kept:
-            longer = kept[origin]
-            kept[origin] = (
-                _with_thoughts_of(longer, window, start) if is_part else replace(longer, success=None)
-            )
-    return kept
-
-
-def _origins(episodes: Mapping[int, LoggedEpisode], are_calls: bool) -> dict[int, _Place]:
-    """Return, for each window, the episode and the step that it begins at.
-
-    Args: are_calls: they are logged calls, so windows may begin with the first message.
-
-    The last ones come first, so that of two episodes that could each go on from the other the first stays.
-    """
-    places = _places_by_opening(episodes, are_calls)
-    origins: dict[int, _Place] = {}
-    for number in sorted(episodes, reverse=True):
-        window = episodes[number]
-        overlap = None
-        for origin, start in (place for key in _openings(window) for place in places.get(key, ())):
-            other = episodes[origin]
-            if not _begins_inside(window, other, start) or _goes_back_to(number, origin, origins):
-                continue
-            overlap = overlap or (origin, start)
-            if _is_part(window, other, start):
-                overlap = (origin, start)
-                break
-        if overlap is not None:
-            origins[number] = overlap
-    return origins
-
-
-def _places_by_opening(
-    episodes: Mapping[int, LoggedEpisode], are_calls: bool
-) -> dict[tuple[str, ...], list[_Place]]:
-    """Return the places inside the episodes by the openings that a window from there would have."""
-    places: dict[tuple[str, ...], list[_Place]] = {}
-    for number, episode in episodes.items():
-        for start in range(1, len(episode.steps)):
-            state = episode.steps[start - 1].observation or ""
-            keys = _openings(replace(episode, steps=episode.steps[start:]), state)
-            for key in keys if are_calls else keys[:1]:
-                places.setdefault(key, []).append((number, start))
-    return places
-
-
-def _openings(window: LoggedEpisode, state: str = "") -> list[tuple[str, ...]]:
-    """Return how a window may begin: with the last state and an action, or with the first message of its
-    conversation and two actions. Args: state: before its first action, if not the first observation.
-    """
-    last_paragraph = (state or window.first_observation).rpartition("\n\n")[2]
-    keys: list[tuple[str, ...]] = [(last_paragraph, window.steps[0].action)]
-    if len(window.steps) > 1:
-        keys.append((window.first_observation, window.steps[0].action, window.steps[1].action))
-    return keys
-
-
-def _begins_inside(window: LoggedEpisode, other: LoggedEpisode, start: int) -> bool:
-    """Whether `window` is `other` from the step `start` on, as far as both go."""
-    rest = other.steps[start:]
-    if window is other or (other.is_over and len(window.steps) > len(rest)):
-        return False
-    if window.instruction not in (window.first_observation, other.instruction):
-        return False
-    if not all(map(_agree, window.steps, rest)):
-        return False
-    if window.first_observation == other.first_observation:
-        return _ends_open(window) and min(len(window.steps), len(rest)) >= max(2, len(window.steps) - 1)
-    state = other.steps[start - 1].observation
-    return window.first_observation in (state, f"{other.first_observation}\n\n{state}")
-
-
-def _agree(step: LoggedStep, other: LoggedStep) -> bool:
-    """Whether both steps are one: an observation is missing where a call ends with its action."""
-    is_open = step.observation is None or other.observation is None
-    return step.action == other.action and (is_open or step.observation == other.observation)
-
-
-def _is_part(window: LoggedEpisode, other: LoggedEpisode, start: int) -> bool:
-    """Whether all of `window`, which begins at the step `start` of `other`, is in `other`."""
-    end = start + len(window.steps)
-    if end > len(other.steps):
-        return False
-    return window.steps[-1].observation is None or other.steps[end - 1].observation is not None
-
-
-def _goes_back_to(number: int, origin: int, origins: Mapping[int, _Place]) -> bool:
-    """Whether the episode `origin` is itself a window that leads back to `number`."""
-    while origin != number and origin in origins:
-        origin, _ = origins[origin]
-    return origin == number
+        has_all = is_part(window, episodes[origin], start)
+        skipped.append(Skipped(PART if has_all else MIDDLE, window.place, shortened(window.id)))
+        if origin in kept and has_all:
+            _add_thoughts(thoughts.setdefault(origin, {}), window, start)
+        elif origin in kept:
+            kept[origin] = replace(kept[origin], success=None)
+    return _with_thoughts(kept, thoughts)
