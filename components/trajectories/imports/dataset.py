@@ -20,7 +20,7 @@ from components.errors import DataError
 from components.records import TEST, TRAIN, Task, Transition, is_storable
 from components.trajectories.imports.copies import without_copies
 from components.trajectories.imports.json_lines import LONG_DOCUMENT, LONG_LINE
-from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped, Unusable
+from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped, Unusable
 
 END = "The episode is over."
 """Next state of an action that the log ends with."""
@@ -120,11 +120,14 @@ def build(
     """
     imported = Imported()
     usable: list[LoggedEpisode] = []
+    steps: dict[LoggedStep, LoggedStep] = {}
     for episode in episodes:
         if isinstance(episode, Skipped):
             imported.skipped.append(episode)
-        else:
-            usable.append(episode)
+        else:  # each logged call repeats the steps before it: in memory they are there once
+            shared = tuple(steps.setdefault(step, step) for step in episode.steps)
+            usable.append(replace(episode, steps=shared))
+    del steps
     kept, copies = without_copies(usable)
     imported.skipped += copies
     if decide is not None:

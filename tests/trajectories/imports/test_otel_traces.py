@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import tempfile
+import tracemalloc
 from collections import Counter
 
 import pytest
 
+from components.errors import DataError
 from components.trajectories.imports.copies import MIDDLE, SHORTER_COPY, without_copies
 from components.trajectories.imports.log_formats import logged_episodes
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped
-from components.trajectories.imports.otel.spans import NO_ANSWER, NO_ERROR_TEXT, NO_INPUT, NO_MESSAGES
+from components.trajectories.imports.otel.spans import (
+    NO_ANSWER,
+    NO_ERROR_TEXT,
+    NO_INPUT,
+    NO_MESSAGES,
+    span_records,
+)
 from components.trajectories.imports.outcomes import outcome_rule
 
 
@@ -240,3 +250,45 @@ def test_windows_of_a_conversation_in_one_trace_are_found_as_such(tmp_path):
     kept, skipped = without_copies(entries)
     assert [(one.first_observation, len(one.steps), one.success) for one in kept] == [("room 0", 2, None)]
     assert Counter(entry.reason for entry in skipped) == {SHORTER_COPY: 1, MIDDLE: 2}
+
+
+def interleaved_calls(conversations, calls):
+    """The spans of calls of all conversations by turns, and last the roots of their traces."""
+    words = "You see a long corridor with many doors. " * 5
+    for number in range(calls):
+        for name in range(conversations):
+            texts = [f"{words} {name} {place}" for place in range(2 * number + 2)]
+            yield chat(f"c{number}", *texts, trace=f"t{name}", conversation=f"c{name}")
+    for name in range(conversations):
+        yield agent(trace=f"t{name}", success=True)
+
+
+def test_one_trace_at_a_time_is_in_memory():
+    conversations, calls, most = 60, 8, 500_000
+    exports = (
+        ("e", {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]})
+        for span in interleaved_calls(conversations, calls)
+    )
+    tracemalloc.start()
+    try:
+        records = sum(record["success"] for _, record in span_records(exports))
+        assert records == conversations * calls
+        assert tracemalloc.get_traced_memory()[1] < most, "all spans take several MB"
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_full_disk_is_told_with_the_folder(monkeypatch):
+    monkeypatch.setattr(tempfile, "TemporaryFile", functools.partial(open, "/dev/full", "r+b"))
+    exports = [("e", {"resourceSpans": [{"scopeSpans": [{"spans": [CALL] * 100}]}]})]
+    with pytest.raises(DataError, match=r"temporary file in .* No space left.*TMPDIR"):
+        list(span_records(exports))
+
+
+def test_a_value_as_deep_as_json_reads_it_is_read():
+    """`pickle` cannot write it."""
+    deep = "[" * 900 + "]" * 900
+    deep_call = chat("call", "A box.", "open", other="deep")
+    export = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [deep_call]}]}]}).replace('"deep"', deep)
+    ((_, record),) = span_records([("e", json.loads(export))])
+    assert [message["role"] for message in record["messages"]] == ["user", "assistant"]

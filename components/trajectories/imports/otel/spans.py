@@ -29,7 +29,8 @@ from components.trajectories.imports.otel.messages import (
     messages_of,
     with_tool_errors,
 )
-from components.trajectories.imports.otel.traces import Trace, fields_of_calls
+from components.trajectories.imports.otel.span_file import GroupedFile
+from components.trajectories.imports.otel.traces import FieldsOfCalls, Trace
 
 NO_MESSAGES = "spans without messages (gen_ai.input.messages)"
 NO_ANSWER = "a model call without an answer (gen_ai.output.messages)"
@@ -42,42 +43,57 @@ _Record = dict[str, Any]
 def span_records(exports: Iterable[tuple[str, Any] | Skipped]) -> Iterator[tuple[str, Any] | Skipped]:
     """Return a record with `messages` for each model call of some exports, in the order of the traces.
 
-    All spans are held until the exports end, since the spans of a trace may be in several.
+    The spans of a trace may be in several exports. They are written to a temporary file, and read again trace
+    by trace when the exports end. One trace at a time is in memory.
+
+    Raises:
+        DataError: the temporary file cannot be written.
     """
-    spans: dict[str, list[Span]] = {}
-    for entry in exports:
-        if isinstance(entry, Skipped):
-            yield entry
-            continue
-        place, export = entry
-        has_spans = False
-        for found in read_spans(export, place):
-            if isinstance(found, Skipped):
-                yield found
-            else:
-                has_spans = True
-                spans.setdefault(found.trace, []).append(found)
-        if not has_spans:
-            yield Skipped("an export without spans (resourceSpans)", place)
-    yield from _records([Trace(trace_id, own) for trace_id, own in spans.items()])
-
-
-def _records(traces: list[Trace]) -> Iterator[tuple[str, Any] | Skipped]:
-    """Return the records of all traces, and the calls and traces of which none can be made."""
-    conversations = set[str]().union(*(trace.names for trace in traces))
-    records: list[tuple[str, _Record]] = []
-    for trace, fields in zip(traces, fields_of_calls(traces), strict=True):
-        if not trace.calls and not trace.described_conversations & conversations:
-            yield Skipped(NO_MESSAGES, trace.spans[0].place, trace.id)
-        for entry in _of_one_conversation([_record(call, trace, fields) for call in trace.calls]):
+    with GroupedFile() as spans:
+        for entry in exports:
             if isinstance(entry, Skipped):
                 yield entry
-            else:
-                records.append(entry)
-        for span in trace.spans:
-            if OUTPUT in span.attributes and INPUT not in span.attributes:
-                yield Skipped(NO_INPUT, span.place, trace.id)
-    yield from _with_tool_errors(records, _tool_errors(traces))
+                continue
+            place, export = entry
+            has_spans = False
+            for found in read_spans(export, place):
+                if isinstance(found, Skipped):
+                    yield found
+                else:
+                    has_spans = True
+                    spans.append(found.trace, tuple(vars(found).values()))
+            if not has_spans:
+                yield Skipped("an export without spans (resourceSpans)", place)
+        yield from _records(spans)
+
+
+def _records(spans: GroupedFile) -> Iterator[tuple[str, _Record] | Skipped]:
+    """Return the calls and traces of which no record can be made, and then the records of all traces."""
+    conversations: set[str] = set()
+    all_fields = FieldsOfCalls()
+    errors: dict[str, dict[str, str]] = {}
+    for trace in _traces(spans):
+        conversations |= trace.names
+        all_fields.add(trace)
+        _add_tool_errors(errors, trace)
+    with GroupedFile() as records:
+        for trace in _traces(spans):
+            fields = all_fields.of(trace)
+            if not trace.calls and not trace.described_conversations & conversations:
+                yield Skipped(NO_MESSAGES, trace.spans[0].place, trace.id)
+            for entry in _of_one_conversation([_record(call, trace, fields) for call in trace.calls]):
+                if isinstance(entry, Skipped):
+                    yield entry
+                else:
+                    records.append(entry[1]["episode_id"], entry)
+            for span in trace.spans:
+                if OUTPUT in span.attributes and INPUT not in span.attributes:
+                    yield Skipped(NO_INPUT, span.place, trace.id)
+        yield from _with_tool_errors(records, errors)
+
+
+def _traces(spans: GroupedFile) -> Iterator[Trace]:
+    return (Trace(trace_id, [Span(*values) for values in own]) for trace_id, own in spans.groups())
 
 
 def _record(
@@ -103,39 +119,37 @@ def _messages(span: Span) -> list[dict[str, Any]]:
     return instructions + conversation if instructions[0]["content"] else conversation
 
 
-def _tool_errors(traces: list[Trace]) -> dict[str, dict[str, str]]:
-    """Return, for each conversation, the errors of tools by the call's id, or else by the tool's name."""
-    errors: dict[str, dict[str, str]] = {}
-    for trace in traces:
-        for span in trace.spans:
-            if span.is_tool and span.error is not None:
-                names = (span.attributes.get(f"gen_ai.tool.{name}") for name in ("call.id", "name"))
-                key = next((str(name) for name in names if name), "")
-                errors.setdefault(trace.conversation(span), {})[key] = span.error
-    return errors
+def _add_tool_errors(errors: dict[str, dict[str, str]], trace: Trace) -> None:
+    """Add, for each conversation, the errors of tools by the call's id, or else by the tool's name."""
+    for span in trace.spans:
+        if span.is_tool and span.error is not None:
+            names = (span.attributes.get(f"gen_ai.tool.{name}") for name in ("call.id", "name"))
+            key = next((str(name) for name in names if name), "")
+            errors.setdefault(trace.conversation(span), {})[key] = span.error
 
 
 def _with_tool_errors(
-    records: list[tuple[str, _Record]], errors: dict[str, dict[str, str]]
+    records: GroupedFile, errors: Mapping[str, Mapping[str, str]]
 ) -> Iterator[tuple[str, _Record] | Skipped]:
     """Return the records with the errors of tools; none of a conversation with an error without a text."""
-    answered: dict[str, set[str]] = {name: set() for name in errors}
-    for _, record in records:
-        if (name := record["episode_id"]) in errors:
-            answered[name] |= answered_calls(record["messages"])
-    completed: list[tuple[str, _Record]] = []
+    answered: dict[str, set[str]] = {}
     failed: set[str] = set()
+    for name, texts in errors.items():
+        messages = [record["messages"] for _, record in records.read(name)]
+        answered[name] = set[str]().union(*map(answered_calls, messages))
+        if any(with_tool_errors(own, answered[name], texts) is None for own in messages):
+            failed.add(name)
     for place, record in records:
         name = record["episode_id"]
-        messages = record["messages"]
-        if name in errors:
-            messages = with_tool_errors(messages, answered[name], errors[name])
-        if messages is None:
-            failed.add(name)
-        completed.append((place, record | {"messages": messages}))
-    for place, record in completed:
-        name = record["episode_id"]
-        yield Skipped(NO_ERROR_TEXT, place, shortened(name)) if name in failed else (place, record)
+        if name in failed:
+            yield Skipped(NO_ERROR_TEXT, place, shortened(name))
+        elif name in errors:
+            yield (
+                place,
+                record | {"messages": with_tool_errors(record["messages"], answered[name], errors[name])},
+            )
+        else:
+            yield place, record
 
 
 def _of_one_conversation(

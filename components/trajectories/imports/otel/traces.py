@@ -115,25 +115,31 @@ class Trace:
         return bool(span.conversation) or (first is not None and span in self._ancestors(first))
 
 
-def fields_of_calls(traces: Sequence[Trace]) -> list[dict[str, dict[str, Any]]]:
-    """Return, for each trace, the fields of the conversations that it has calls of.
+class FieldsOfCalls:
+    """The fields of conversations in several traces.
 
     What a trace tells of other conversations than its own belongs to their calls in all traces.
     """
-    fields_elsewhere: dict[str, dict[str, Any]] = {}
-    evaluations_elsewhere: dict[str, list[Mapping[str, Any]]] = {}
-    for trace in traces:
+
+    def __init__(self) -> None:
+        self._fields_elsewhere: dict[str, dict[str, Any]] = {}
+        self._evaluations_elsewhere: dict[str, list[Mapping[str, Any]]] = {}
+
+    def add(self, trace: Trace) -> None:
+        """Take up what a trace tells of other conversations than its own."""
         for name in trace.described_conversations - trace.names:
-            fields_elsewhere.setdefault(name, {}).update(trace.fields.get(name, {}))
-            evaluations_elsewhere.setdefault(name, []).extend(trace.evaluations.get(name, ()))
-    return [
-        {
-            name: _evaluation_fields([*evaluations_elsewhere.get(name, ()), *trace.evaluations.get(name, ())])
-            | _nested(fields_elsewhere.get(name, {}) | trace.fields.get(name, {}))
+            self._fields_elsewhere.setdefault(name, {}).update(trace.fields.get(name, {}))
+            self._evaluations_elsewhere.setdefault(name, []).extend(trace.evaluations.get(name, ()))
+
+    def of(self, trace: Trace) -> dict[str, dict[str, Any]]:
+        """Return the fields of the conversations that a trace has calls of, after all traces were added."""
+        return {
+            name: _evaluation_fields(
+                [*self._evaluations_elsewhere.get(name, ()), *trace.evaluations.get(name, ())]
+            )
+            | _nested(self._fields_elsewhere.get(name, {}) | trace.fields.get(name, {}))
             for name in trace.names
         }
-        for trace in traces
-    ]
 
 
 def _evaluation_fields(evaluations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
