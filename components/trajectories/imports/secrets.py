@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from components.errors import ConfigError
 
 MASK = "[masked]"
+REMEMBERED_TEXTS, REMEMBERED_LENGTH = 50_000, 1000
+"""Texts of at most this many characters whose masked form is remembered: 50 MB of ASCII at most, and as much
+of what replaced them. Logs of calls repeat each message in every later call.
+"""
 
 
 class Masker:
@@ -31,13 +36,21 @@ class Masker:
                     f"data.mask has {pattern!r}, which is no regular expression: {error}.",
                     "Expected a pattern of Python's `re`.",
                 ) from error
+        self._remembered = lru_cache(REMEMBERED_TEXTS)(self._masked)
 
     def mask(self, text: str) -> str:
         """`text` without what the patterns find."""
+        masked, count = (self._remembered if len(text) <= REMEMBERED_LENGTH else self._masked)(text)
+        self.found += count
+        return masked
+
+    def _masked(self, text: str) -> tuple[str, int]:
+        """The text without what the patterns find, and how often they found something."""
+        found = 0
         for pattern in self._patterns:
             text, count = pattern.subn(_replacement(pattern), text)
-            self.found += count
-        return text
+            found += count
+        return text, found
 
 
 def _replacement(pattern: re.Pattern[str]) -> Callable[[re.Match[str]], str]:

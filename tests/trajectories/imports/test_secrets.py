@@ -9,7 +9,7 @@ import pytest
 
 from components.config import load_config
 from components.errors import ConfigError
-from components.trajectories.imports.secrets import Masker
+from components.trajectories.imports.secrets import MASK, REMEMBERED_LENGTH, Masker
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJVadQssw5c"
 PEM = (
@@ -141,3 +141,11 @@ def test_patterns_of_the_config_are_added_to_the_built_in_ones(mask, masked):
 def test_a_pattern_that_cannot_be_used_is_named():
     with pytest.raises(ConfigError, match=r"data.mask has '\('.*no regular expression"):
         Masker(["("])
+
+
+@pytest.mark.parametrize("length", [20, REMEMBERED_LENGTH + 1])
+def test_a_repeated_secret_is_masked_and_counted_each_time(length):
+    masker = Masker(["secret-[0-9]+"])
+    text = "secret-1 and secret-2".ljust(length)
+    assert [masker.mask(text).strip() for _ in range(3)] == [f"{MASK} and {MASK}"] * 3
+    assert masker.found == 6
