@@ -40,7 +40,8 @@ class CloningConfig(Section):
         "none",
         description="Early Experience (arXiv 2510.08558): also learn from alternatives to the cloned "
         "actions, executed in the real environment. A self_reflection is a template of the adapter's, an "
-        "own_reflection is written by the policy's own chat model. Needs experts or only_successes.",
+        "own_reflection is written by the policy's own chat model, which also proposes the alternatives. "
+        "Needs experts or only_successes.",
     )
     judged_episodes: int = Field(
         0,

@@ -12,6 +12,7 @@ world lists none, from those that were recorded for the task. They are executed 
 second one behind the same actions (`replayed_forks.py`). The expert's own steps are executed too and must
 lead to the recorded states, so no alternative is out of step with the game. All of these steps are real
 interactions. Where actions can be listed, as in ALFWorld, the authors draw alternatives from the list, too.
+With `own_reflection` the policy's chat model proposes the alternatives (`own_alternatives.py`).
 
 Deviations from the paper:
 1. One reflection covers all K alternatives: c_i. The paper writes one for each of them: c_i^j.
@@ -24,8 +25,10 @@ Deviations from the paper:
 3. K is 3; the paper has 8 for IWM and 3 for SR.
 4. As in the paper, as much is trained as in plain cloning, here counted in tokens: world modelling takes
    the place of epochs of cloning (at most half of them), and a demonstration with reflections counts twice.
-5. The policy proposes no alternatives itself: all are drawn uniformly, as the authors do for world modelling
-   in ALFWorld. A small policy is untrained before it is cloned.
+5. With `world_modelling` and `self_reflection` the policy proposes no alternatives itself: all are drawn
+   uniformly, as the authors do for world modelling in ALFWorld. A small policy is untrained before it is
+   cloned. With `own_reflection` they are sampled from the initial policy, as in the paper. Where a bounded
+   number of samples yields fewer than K, the others are drawn uniformly, and counted.
 6. The demonstrations may be successes of an agent that errs (`cloning.behaviours`). Steps at which it gave no
    thought, though it did at others, have no reflection. World modelling takes all steps.
 """
@@ -60,11 +63,26 @@ class ExploredEpisode:
     alternatives: tuple[tuple[Alternative, ...], ...]
 
 
-def explore(world: Forkable, episodes: Sequence[Trajectory], count: int, seed: int) -> list[ExploredEpisode]:
+def action_key(action: str) -> str:
+    """Return what two actions share that differ in upper case and blanks alone."""
+    return " ".join(action.casefold().split())
+
+
+def explore(
+    world: Forkable,
+    episodes: Sequence[Trajectory],
+    count: int,
+    seed: int,
+    proposals: Sequence[Sequence[Sequence[str]]] | None = None,
+) -> list[ExploredEpisode]:
     """Replay each episode in `world` and execute up to `count` alternatives at each of its states.
 
     If infrastructure ends an episode, it is replayed with the same alternatives. An alternative that fails
     for such a reason is left out.
+
+    Args:
+        proposals: per episode and step, up to `count` alternatives that are executed before any is drawn;
+            None: all are drawn.
 
     Raises:
         EnvironmentFailure: its budget is spent, a step leads to another state than the recorded one, no step
@@ -74,7 +92,10 @@ def explore(world: Forkable, episodes: Sequence[Trajectory], count: int, seed: i
     expected = "An episode without executed alternatives gives no training example."
     explored = list(
         play_whole(
-            names, lambda rows, _: _replay(world, episodes, rows, count, seed), "episodes", expected
+            names,
+            lambda rows, _: _replay(world, episodes, rows, count, seed, proposals),
+            "episodes",
+            expected,
         ).values()
     )
     if not any(any(entry.alternatives) for entry in explored):
@@ -88,7 +109,12 @@ def explore(world: Forkable, episodes: Sequence[Trajectory], count: int, seed: i
 
 
 def _replay(
-    world: Forkable, all_episodes: Sequence[Trajectory], rows: Sequence[int], count: int, seed: int
+    world: Forkable,
+    all_episodes: Sequence[Trajectory],
+    rows: Sequence[int],
+    count: int,
+    seed: int,
+    proposals: Sequence[Sequence[Sequence[str]]] | None,
 ) -> tuple[dict[int, ExploredEpisode], dict[int, str]]:
     """Return by row the explored episodes, and the reasons why infrastructure ended the others."""
     episodes = [all_episodes[row] for row in rows]
@@ -102,7 +128,13 @@ def _replay(
             at for at, episode in enumerate(episodes) if number < len(episode.steps) and at not in failures
         ]
         actions = {
-            at: _draw_alternatives(rngs[at], admissible[at], episodes[at].steps[number].action, count)
+            at: _choose_alternatives(
+                rngs[at],
+                admissible[at],
+                episodes[at].steps[number].action,
+                count,
+                proposals[rows[at]][number] if proposals is not None else (),
+            )
             for at in active
         }
         answers = world.probe([actions.get(at, []) for at in range(len(episodes))])
@@ -128,11 +160,13 @@ def _replay(
     return explored, {rows[at]: reason for at, reason in failures.items()}
 
 
-def _draw_alternatives(
-    rng: random.Random, admissible: Sequence[str], expert_action: str, count: int
+def _choose_alternatives(
+    rng: random.Random, admissible: Sequence[str], expert_action: str, count: int, proposed: Sequence[str]
 ) -> list[str]:
-    others = [action for action in admissible if action != expert_action]
-    return rng.sample(others, min(count, len(others)))
+    """Return the proposed alternatives, filled up to `count` with other admissible actions."""
+    keys = {action_key(action) for action in proposed}
+    others = [action for action in admissible if action != expert_action and action_key(action) not in keys]
+    return [*proposed, *rng.sample(others, min(count - len(proposed), len(others)))]
 
 
 def _admissible_after(episode: Trajectory, number: int, step: Step | None) -> Sequence[str]:

@@ -2,11 +2,12 @@
 
     dreamgym retrain cloning.early_experience=own_reflection
 
-At each step of a demonstration the model that is to be cloned into reads the state, the expert's action, the
-alternatives, and the states that all of them led to, and writes why the expert's action is the better one.
-The reflection becomes the thought before the action. The paper keeps what the model wrote; here it is kept
-only if the same model finds the expert's action likelier behind it than without a thought, as for reasons of
-recorded steps (`self_teacher.py`). Where none is kept, the expert's own thought stays.
+At each step of a demonstration the model that is to be cloned into reads the state, the expert's action, its
+own alternatives (`own_alternatives.py`), and the states that all of them led to. It writes why the expert's
+action is the better one. The reflection becomes the thought before the action. The paper keeps what the model
+wrote; here it is kept only if the same model finds the expert's action likelier behind it than without a
+thought, as for reasons of recorded steps (`self_teacher.py`). Where none is kept, the expert's own thought
+stays.
 
 The authors' checks for leaks are made (`has_leak`). A reflection is not kept if it contains a state that the
 agent has not seen yet, an expert, a label such as "action 1", or a sentence twice. An outcome that is told in

@@ -17,8 +17,9 @@ from components.language.sequence_limits import longest_sequence
 from components.language.threads import training
 from components.language.training.examples import Example
 from components.policy.behaviour_cloning import clone
-from components.policy.early_experience import explore, reflections, world_examples
+from components.policy.early_experience import ExploredEpisode, explore, reflections, world_examples
 from components.policy.judging_lessons import LESSONS_AN_EPISODE, judging_lessons
+from components.policy.own_alternatives import count_origins, own_alternatives
 from components.policy.own_reflections import own_reflections, require_conversations
 from components.policy.policy import Policy
 from components.records import Trajectory
@@ -31,10 +32,16 @@ from flows.run.stage import Inputs, Outcome, Stage, StageOutput, stage_flow
 from flows.run.training.system_turns import policy_system
 from flows.training_log import curve_logger, progress_logger, speed_metrics
 
-REFLECTIONS = ("reflections_asked", "reflections_kept")
-"""Metrics of a clone with its model's own reflections."""
+OWN_FIGURES = ("alternatives_sampled", "alternatives_filled_up", "reflections_asked", "reflections_kept")
+"""Metrics of a clone with its model's own alternatives and reflections."""
+OWN_REPLY_LIMIT = "rl.dream.max_new_tokens"
+"""Key of the limit at which a reply ends that proposes an alternative: that of evaluations."""
 ALTERNATIVES = 3
 """K of Early Experience: actions that are tried at each state in addition to the expert's."""
+Proposals = Sequence[Sequence[Sequence[str]]]
+"""Alternatives per episode and step."""
+Executed = tuple[list[ExploredEpisode], dict[str, int]]
+"""Episodes with the alternatives that were executed, and what that cost."""
 
 
 @stage_flow("clone")
@@ -97,7 +104,7 @@ def _clone(run: Run, inputs: Inputs, work: Path) -> Outcome:
         "clone/demonstrations": exact_value(len(demonstrations)),
         "clone/real_interactions": exact_value(costs["real_interactions"]),
     }
-    metrics |= {f"clone/{name}": exact_value(costs.pop(name)) for name in REFLECTIONS if name in costs}
+    metrics |= {f"clone/{name}": exact_value(costs.pop(name)) for name in OWN_FIGURES if name in costs}
     if config.cloning.judged_episodes:
         metrics["clone/judged_episodes"] = exact_value(len(lessons) // LESSONS_AN_EPISODE)
     metrics |= speed_metrics("clone", record)
@@ -124,7 +131,7 @@ def _early_experience(
 ) -> tuple[dict[str, Any], dict[str, int]]:
     """Return further training examples of `clone` as keyword arguments, and what they cost.
 
-    With the model's own reflections the costs also have `REFLECTIONS`.
+    With the model's own reflections the costs also have `OWN_FIGURES`.
 
     Args:
         recorded_actions: id of a task -> actions that were recorded in it, which are alternatives where a
@@ -136,28 +143,58 @@ def _early_experience(
     """
     if config.cloning.early_experience == "none":
         return {}, {"real_interactions": 0}
+    execute = partial(_execute_alternatives, config, adapter, demonstrations, recorded_actions)
     if config.cloning.early_experience == "own_reflection":
-        require_conversations(policy.text)  # before anything is executed
-    world = forkable(adapter.open, recorded_actions())
-    try:
-        explored = explore(world, demonstrations, ALTERNATIVES, config.seed)
-    finally:
-        world.close()
-    costs = {"real_interactions": world.interactions}
+        return _own_early_experience(config, adapter, policy, demonstrations, execute)
+    explored, costs = execute(None)
     if config.cloning.early_experience == "world_modelling":
         return {"world": world_examples(policy.text, explored)}, costs
-    if config.cloning.early_experience == "self_reflection":
-        thoughts = reflections(explored, adapter.reflect, adapter.progress)
-        require_reflections_fit(config, policy.text, explored, thoughts)
-        return {"reflections": thoughts}, costs
+    thoughts = reflections(explored, adapter.reflect, adapter.progress)
+    require_reflections_fit(config, policy.text, explored, thoughts)
+    return {"reflections": thoughts}, costs
+
+
+def _execute_alternatives(
+    config: Config,
+    adapter: Adapter,
+    demonstrations: Sequence[Trajectory],
+    recorded_actions: Callable[[], Mapping[str, Sequence[str]]],
+    proposals: Proposals | None,
+) -> Executed:
+    world = forkable(adapter.open, recorded_actions())
+    try:
+        explored = explore(world, demonstrations, ALTERNATIVES, config.seed, proposals)
+    finally:
+        world.close()
+    return explored, {"real_interactions": world.interactions}
+
+
+def _own_early_experience(
+    config: Config,
+    adapter: Adapter,
+    policy: Policy,
+    demonstrations: Sequence[Trajectory],
+    execute: Callable[[Proposals], Executed],
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return what `_early_experience` does, with alternatives and reflections of the policy's chat model."""
     log = get_run_logger()
+    require_conversations(policy.text)  # before anything is sampled or executed
+    limit = limit_of(config, OWN_REPLY_LIMIT)
+    proposed = own_alternatives(policy, demonstrations, ALTERNATIVES, adapter.well_formed, limit, config.seed)
+    explored, costs = execute(proposed.actions)
+    sampled, filled_up = count_origins(explored, proposed.actions)
+    log.info(
+        "%d alternatives are the model's own, %d (%.0f %%) were filled up from the admissible actions",
+        *(sampled, filled_up, 100 * filled_up / (sampled + filled_up)),
+    )
     found = own_reflections(
         policy, explored, config.seed, lambda done, of: log.info("%d of %d reflections written", done, of)
     )
     log.info("%d of %d reflections make the expert's action likelier, and are kept", found.kept, found.asked)
     require_reflections_fit(config, policy.text, explored, found.thoughts)
-    costs |= {"tokens_generated": found.tokens, "reflections_asked": found.asked}
-    return {"reflections": found.thoughts}, costs | {"reflections_kept": found.kept}
+    figures = dict(zip(OWN_FIGURES, (sampled, filled_up, found.asked, found.kept), strict=True))
+    costs |= {"tokens_generated": proposed.tokens + found.tokens}
+    return {"reflections": found.thoughts}, costs | figures
 
 
 def _recorded_actions(train: Path, demonstrations: Sequence[Trajectory]) -> dict[str, list[str]]:
