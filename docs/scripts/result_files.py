@@ -43,10 +43,11 @@ def read_metrics(name: str) -> dict[str, dict[str, Estimate]]:
     return {variant: estimates(values) for variant, values in read_json(name).items()}
 
 
-def read_cells(name: str) -> dict[str, list[Cell]]:
-    """Return method -> its cells in the order of the seeds, from the folder `docs/results/NAME`."""
+def read_cells(*names: str) -> dict[str, list[Cell]]:
+    """Return method -> its cells, from each folder `docs/results/NAME` in the order of the seeds."""
     all_cells = [
         Cell(**json.loads(path.read_text(encoding="utf-8")))
+        for name in names
         for path in sorted((ROOT / RESULTS / name).glob("*.json"))
     ]
     cells = {method: [cell for cell in all_cells if cell.method == method] for method in METHODS}

@@ -15,20 +15,21 @@ from flows.jobs.studies.method import BASE
 from flows.jobs.studies.study_methods import CONTROLS, METHODS, bases_against
 
 
-def study(name: str, against: str = BASE, methods: Sequence[str] = ()) -> str:
+def study(name: str, against: str = BASE, methods: Sequence[str] = (), further: Sequence[str] = ()) -> str:
     """Return the table that `dreamgym study --finished --against AGAINST` makes of the same cells.
 
     Args:
         methods: that the study's config names, with those that have no cell; empty: those that have cells.
+        further: folders with cells of further seeds, of other data or another backbone.
     """
-    cells, bases = _cells(name, methods), bases_against(against)
+    cells, bases = _cells(methods, name, *further), bases_against(against)
     planned = [method for method in METHODS if method in methods]
     return study_table(summarise(cells, against, bases, planned, CONTROLS), cells, against, bases)
 
 
 def seeds(name: str, against: str, methods: Sequence[str] = ()) -> str:
     """Return the differences within each seed of a study. Args: methods: see `study`."""
-    return seed_table(_cells(name, methods), against, bases_against(against))
+    return seed_table(_cells(methods, name), against, bases_against(against))
 
 
 def against_reality(name: str, methods: Sequence[str]) -> str:
@@ -61,8 +62,8 @@ def beside_reality(name: str, method: str, reality_of: str = "") -> tuple[Metric
     return summarise(cells, BASE)[method], len(seeds)
 
 
-def _cells(name: str, methods: Sequence[str]) -> dict[str, list[Cell]]:
-    return {method: own for method, own in read_cells(name).items() if method in methods or not methods}
+def _cells(methods: Sequence[str], *names: str) -> dict[str, list[Cell]]:
+    return {method: own for method, own in read_cells(*names).items() if method in methods or not methods}
 
 
 def families() -> str:
