@@ -79,7 +79,10 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
         "worlds-textworld-2": lambda: world_study("worlds-textworld-2"),
     },
     "docs/experiments/textworld-known-foods.md": {
-        "worlds-textworld-known": lambda: world_study("worlds-textworld-known")
+        "worlds-textworld-known": lambda: world_study("worlds-textworld-known", "worlds-textworld-known-2"),
+        "known-foods": lambda: study(
+            "worlds-textworld-known", "clone-successes", further=["worlds-textworld-known-2"]
+        ),
     },
     "docs/experiments/scienceworld.md": {"worlds-scienceworld": lambda: world_study("worlds-scienceworld")},
     "docs/experiments/foreign-worlds.md": {

@@ -49,10 +49,15 @@ def used_fidelity(name: str) -> str:
     return _rows(cells, sorted({cell.seed for own in cells.values() for cell in own}), (), FIDELITY | AS_USED)
 
 
-def world_study(name: str, figures: Mapping[str, str] = FIDELITY | AS_USED) -> str:
-    """Return the rows of a study of one world, with its dream's fidelity where there is a dream."""
-    cells = read_cells(name)
-    return _rows(cells, sorted({cell.seed for group in cells.values() for cell in group}), CLONES, figures)
+def world_study(*names: str) -> str:
+    """Return the rows of a study of one world, with its dream's fidelity where there is a dream.
+
+    Args:
+        names: folders of its cells, each with seeds of its own.
+    """
+    cells = read_cells(*names)
+    seeds = sorted({cell.seed for group in cells.values() for cell in group})
+    return _rows(cells, seeds, CLONES, FIDELITY | AS_USED)
 
 
 def meta_rewarding() -> str:
