@@ -81,7 +81,10 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
     "docs/experiments/textworld-known-foods.md": {
         "worlds-textworld-known": lambda: world_study("worlds-textworld-known", "worlds-textworld-known-2"),
         "known-foods": lambda: study(
-            "worlds-textworld-known", "clone-successes", further=["worlds-textworld-known-2"]
+            "worlds-textworld-known",
+            "clone-successes",
+            further=["worlds-textworld-known-2"],
+            bases={"successes-gigpo": "clone-successes"},
         ),
     },
     "docs/experiments/scienceworld.md": {"worlds-scienceworld": lambda: world_study("worlds-scienceworld")},

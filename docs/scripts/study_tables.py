@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from result_files import SUCCESS, Metrics, interval, read_cells, read_metrics, table, with_count
 
@@ -15,16 +15,25 @@ from flows.jobs.studies.method import BASE
 from flows.jobs.studies.study_methods import CONTROLS, METHODS, bases_against
 
 
-def study(name: str, against: str = BASE, methods: Sequence[str] = (), further: Sequence[str] = ()) -> str:
+def study(
+    name: str,
+    against: str = BASE,
+    methods: Sequence[str] = (),
+    further: Sequence[str] = (),
+    bases: Mapping[str, str] | None = None,
+) -> str:
     """Return the table that `dreamgym study --finished --against AGAINST` makes of the same cells.
 
     Args:
         methods: that the study's config names, with those that have no cell; empty: those that have cells.
         further: folders with cells of further seeds, of other data or another backbone.
+        bases: method -> the method that a page's rule, set before the run, compares it with; others have
+            the command's.
     """
-    cells, bases = _cells(methods, name, *further), bases_against(against)
+    cells = _cells(methods, name, *further)
+    all_bases = bases_against(against) | dict(bases or {})
     planned = [method for method in METHODS if method in methods]
-    return study_table(summarise(cells, against, bases, planned, CONTROLS), cells, against, bases)
+    return study_table(summarise(cells, against, all_bases, planned, CONTROLS), cells, against, all_bases)
 
 
 def seeds(name: str, against: str, methods: Sequence[str] = ()) -> str:
