@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from components.trajectories.imports.line_copies import Line, has_line_ids, time_field, without_copies
+from components.trajectories.imports.copies.line_copies import Line, has_line_ids, time_field, without_copies
 from components.trajectories.imports.line_times import in_order_of_times
 from components.trajectories.imports.logged_episode import Skipped, Unusable
 from components.trajectories.imports.message_lists import IDS

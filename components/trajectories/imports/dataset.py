@@ -2,7 +2,7 @@
 
 - A task is an instruction with what was seen first. All its episodes are in one split, which the hash of the
   task decides: a log that grows keeps its splits.
-- Copies, and windows of a longer conversation, are left out (`copies.py`).
+- Copies, and windows of a longer conversation, are left out (`copies`).
 - The last step of an episode without a known outcome is left out. Nobody knows whether it was rewarded; that
   the steps before it did not end the episode is known. They are marked (`outcome_known`), so that the episode
   counts neither as a success nor as a failure.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from components.errors import DataError
 from components.records import TEST, TRAIN, Task, Transition, is_storable
-from components.trajectories.imports.copies import without_copies
+from components.trajectories.imports.copies.episode_copies import without_copies
 from components.trajectories.imports.json_lines import LONG_DOCUMENT, LONG_LINE
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped, Unusable
 

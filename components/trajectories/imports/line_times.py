@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from components.trajectories.imports.line_copies import Line
+from components.trajectories.imports.copies.line_copies import Line
 from components.trajectories.imports.logged_episode import Unusable
 
 NO_TIME = "a time that is neither ISO 8601 nor a number"

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from components.trajectories.imports.line_copies import Line, has_field, has_line_ids, without_copies
+from components.trajectories.imports.copies.line_copies import Line, has_field, has_line_ids, without_copies
 from components.trajectories.imports.line_times import in_order_of_times
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped, Unusable
 from components.trajectories.imports.message_lists import IDS, TASKS

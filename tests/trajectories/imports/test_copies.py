@@ -6,7 +6,13 @@ import random
 
 import pytest
 
-from components.trajectories.imports.copies import CONTRADICTION, MIDDLE, PART, SHORTER_COPY, without_copies
+from components.trajectories.imports.copies.episode_copies import (
+    CONTRADICTION,
+    MIDDLE,
+    PART,
+    SHORTER_COPY,
+    without_copies,
+)
 from components.trajectories.imports.dataset import build
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep
 

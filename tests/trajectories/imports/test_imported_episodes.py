@@ -9,7 +9,7 @@ import pytest
 
 from components.errors import DataError
 from components.records import Task, Trajectory
-from components.trajectories.imports.copies import SHORTER_COPY
+from components.trajectories.imports.copies.episode_copies import SHORTER_COPY
 from components.trajectories.imports.dataset import END, LONG_TEXT, NO_UNICODE, ONE_STEP, build
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped
 

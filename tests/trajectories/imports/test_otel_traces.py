@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from components.errors import DataError
-from components.trajectories.imports.copies import MIDDLE, SHORTER_COPY, without_copies
+from components.trajectories.imports.copies.episode_copies import MIDDLE, SHORTER_COPY, without_copies
 from components.trajectories.imports.log_formats import logged_episodes
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep, Skipped
 from components.trajectories.imports.otel.spans import (

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from components.trajectories.imports.line_copies import COPY
+from components.trajectories.imports.copies.line_copies import COPY
 from components.trajectories.imports.log_formats import logged_episodes
 from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped
 from components.trajectories.imports.outcomes import outcome_rule

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from components.trajectories.imports.copies import MIDDLE, without_copies
+from components.trajectories.imports.copies.episode_copies import MIDDLE, without_copies
+from components.trajectories.imports.copies.windows import begins_inside, find_origins, is_part
 from components.trajectories.imports.logged_episode import LoggedEpisode, LoggedStep
-from components.trajectories.imports.windows import begins_inside, find_origins, is_part
 
 
 def make_window(steps, start, end, first, *, task="", is_open=True, is_over=False):

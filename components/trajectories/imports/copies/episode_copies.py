@@ -18,8 +18,8 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from components.trajectories.imports.copies.windows import ends_open, find_origins, is_part
 from components.trajectories.imports.logged_episode import LoggedEpisode, Skipped, shortened
-from components.trajectories.imports.windows import ends_open, find_origins, is_part
 
 SHORTER_COPY = "a copy, or the beginning of a longer episode"
 PART = "a part of a longer episode with the same id"

@@ -1,0 +1,1 @@
+"""What a log has more than once: lines, episodes, and windows of longer conversations."""
