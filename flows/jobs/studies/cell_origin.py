@@ -24,10 +24,12 @@ from flows.jobs.pretraining.card import CARD
 Origin = dict[str, Any]
 UNUSED_KEYS = ("threads", "cluster", "tracking", "promotion", "stage_timeout_minutes")
 """Config keys that change no number of a cell; `threads` only changes the last digit."""
+NOT_READ = "not read"
+"""In place of a model's hash where the cell does not read the model."""
 MAX_LISTED_DIFFERENCES = 5
 
 
-def origin_of(config: Config, root: Path, unused: Sequence[str] = ()) -> Origin:
+def origin_of(config: Config, root: Path, unused: Sequence[str] = (), *, reads_dream: bool = True) -> Origin:
     """Return the config, the version of the data, and the hashes of models that the config names by path.
 
     A model's card is not part of it: a backbone that was pretrained again, with equal weights, has another,
@@ -36,6 +38,7 @@ def origin_of(config: Config, root: Path, unused: Sequence[str] = ()) -> Origin:
 
     Args:
         unused: further sections of the config, such as `study` or `rl.real`, that change no such number.
+        reads_dream: False for a cell without an experience model, to which that model's backbone is nothing.
     """
     layout = DataLayout.of(root, config.environment.name)
     values = config.model_dump(mode="json")
@@ -51,6 +54,8 @@ def origin_of(config: Config, root: Path, unused: Sequence[str] = ()) -> Origin:
     models = {
         f"{section}.path": tree_hash(root / path, leave_out=[CARD]) for section, path in paths.items() if path
     }
+    if not reads_dream and paths["experience_model"]:
+        models["experience_model.path"] = NOT_READ
     without = (layout.replay.name, f"{layout.backbone.name}/{CARD}")
     return {"config": values, "data": part_hash(root, layout.root.name, without), "models": models}
 
@@ -62,7 +67,8 @@ def require_origin(file: Path, recorded: Mapping[str, Any], expected: Origin, ne
             mode="json"
         )
         config = _with_keys_of(config, expected["config"])
-        recorded_values = {**config, "data": recorded["data"], **recorded["models"]}
+        not_read = {name: value for name, value in expected["models"].items() if value == NOT_READ}
+        recorded_values = {**config, "data": recorded["data"], **recorded["models"], **not_read}
         recorded_values |= _removed_options(recorded["config"], expected)
     except (ValidationError, KeyError, TypeError) as error:
         raise DataError(

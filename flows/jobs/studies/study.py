@@ -99,7 +99,7 @@ def cells_of_seed(
     log = get_run_logger()
     cells: dict[str, Cell] = {}
     for number, (name, config) in enumerate(configs.items(), start=1):
-        origin = origin_of(config, root)
+        origin = origin_of(config, root, reads_dream=bool(METHODS[name].dream))
         cell = read_cell(directory, name, seed, origin)
         state = ", already there" if cell else ", not made yet" if finished else ""
         log.info("seed %d, cell %d of %d: %s%s", seed, number, len(configs), name, state)

@@ -27,6 +27,8 @@ from flows.run.stage_curves import json_series, series_of
 FIDELITY_METRICS = (
     "fidelity/next_state_exact/determined",
     "fidelity/hallucination_rate/determined",
+    "fidelity/token_f1",
+    "fidelity/calibration/auroc",
     "fidelity/reward_precision",
     "fidelity/reward_recall",
     "fidelity/as_used/next_state_exact/determined",
@@ -182,7 +184,7 @@ def _held_out_curve(
 ) -> list[list[float]]:
     """Return `Cell.held_out`: a point for each policy on the way that played the held-out games.
 
-    A stage without interactions, such as learning from logs, has no curve, and its policies no point.
+    A stage that plays nothing, such as learning from logs, has no curve, and its policies no point.
 
     Args:
         stages: names of those of RL.
@@ -192,7 +194,7 @@ def _held_out_curve(
     for results in rounds:
         for stage in stages:
             snapshots = results.get(f"snapshots_{stage}")
-            if not _interactions(results[stage]):
+            if not _success_rates(results[stage]):
                 continue
             won = json.loads(snapshots.outputs["games"].read_text()) if snapshots else {}
             points += [
@@ -206,6 +208,11 @@ def _held_out_curve(
 def _interactions(result: StageResult) -> list[float]:
     """Return the interactions spent up to each iteration."""
     return list(accumulate(series_of(result).get(f"{result.name}/interactions", [])))
+
+
+def _success_rates(result: StageResult) -> list[float]:
+    """Return the share of each iteration's episodes that succeeded; empty if the stage plays nothing."""
+    return series_of(result).get(f"{result.name}/success_rate", [])
 
 
 def _curriculum_records(stages: Sequence[StageResult]) -> list[dict[str, Any]]:
@@ -278,8 +285,8 @@ def _learning_curve(trained: Sequence[StageResult]) -> list[list[float]]:
         if result.name == "experience_model":
             clock += result.seconds
         series = series_of(result)
-        rates = series.get(f"{result.name}/success_rate", [])
-        if not rates:  # nothing was played
+        rates = _success_rates(result)
+        if not rates:
             continue
         interactions = _interactions(result)
         times = list(accumulate(series.get(f"{result.name}/seconds", [])))

@@ -12,11 +12,11 @@ from components.evaluation.study.cells import Cell
 from flows.jobs.studies.study_cells import _held_out_curve, _mean_figures, _rl_curves, read_cell, write_cell
 
 
-def stage(name, interactions, tmp_path):
-    """Return a stage's result with a curve, and one of the games that its policies on the way played."""
+def stage(name, interactions, tmp_path, *, success_rates=(0.5, 0.5)):
+    """Return a stage's result with its curves, and the games that its policies on the way played."""
     games = tmp_path / f"{name}.json"
     games.write_text(json.dumps({"0002": {"a": True, "b": False}}))
-    series = {f"{name}/interactions": interactions} if interactions else {}
+    series = {f"{name}/interactions": interactions, f"{name}/success_rate": list(success_rates)}
     own = SimpleNamespace(name=name, details={"series": series})
     return {name: own, f"snapshots_{name}": SimpleNamespace(outputs={"games": games})}
 
@@ -28,7 +28,9 @@ def test_a_policy_on_the_way_has_the_costs_of_its_iteration(tmp_path):
 
 
 def test_learning_from_logs_has_no_curve(tmp_path):
-    assert _held_out_curve([stage("logged_rl", [], tmp_path)], ["logged_rl"], []) == []
+    """Its loop counts no interactions in each iteration, and has no rate of success."""
+    logged = stage("logged_rl", [0.0, 0.0], tmp_path, success_rates=())
+    assert _held_out_curve([logged], ["logged_rl"], []) == []
 
 
 def result(name, **series):

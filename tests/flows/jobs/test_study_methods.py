@@ -349,6 +349,19 @@ def test_a_shipped_study_asks_for_no_more_than_was_recorded():
     assert weak.cloning.demonstrations == weak.data.train_tasks * sum(per_task.values()) == 900
 
 
+def test_the_dreams_backbone_is_nothing_to_a_cell_without_a_dream(tmp_path):
+    versioned(tmp_path)
+    config = load_config(None, ["experience_model.path=models/exercises"])
+    write(tmp_path / "models" / "exercises" / "model.safetensors", "first")
+    first = [origin_of(config, tmp_path, reads_dream=reads) for reads in (True, False)]
+    write(tmp_path / "models" / "exercises" / "model.safetensors", "second")
+    second = [origin_of(config, tmp_path, reads_dream=reads) for reads in (True, False)]
+    require_origin(tmp_path / "cell", first[1], second[1], "")
+    require_origin(tmp_path / "cell", first[0], second[1], "")  # as such cells were written before
+    with pytest.raises(DataError, match=r"something else: experience_model\.path"):
+        require_origin(tmp_path / "cell", first[0], second[0], "")
+
+
 def test_a_cell_comes_back_for_its_origin_alone(tmp_path):
     versioned(tmp_path)
     origin = origin_of(load_config(None, ["seed=3", "threads=1"]), tmp_path)
