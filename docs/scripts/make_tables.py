@@ -27,7 +27,7 @@ from smollm2_table import smollm2, smollm2_kinds, smollm2_parts  # noqa: E402
 from speed_tables import data_size, dream_speed, gpu_speed, profile, update_speed  # noqa: E402
 from study_tables import against_reality, families, seeds, step_cost, study, transfer, watch  # noqa: E402
 from target_table import targets  # noqa: E402
-from world_tables import world_fidelity  # noqa: E402
+from world_tables import own_reasons, world_fidelity  # noqa: E402
 
 from components.evaluation.report.document_tables import insert_table, table_markers  # noqa: E402
 
@@ -73,6 +73,7 @@ TABLES: dict[str, dict[str, Callable[[], str]]] = {
     "docs/experiments/slow-steps.md": {"study-slow": slow},
     "docs/experiments/no-knowledge.md": {"knowledge": knowledge},
     "docs/experiments/fidelity-and-transfer.md": {"fidelity-transfer": fidelity_transfer},
+    "docs/experiments/own-reasons.md": {"own-reasons": own_reasons},
     "docs/experiments/meta-rewarding.md": {"meta-rewarding": meta_rewarding},
     "docs/experiments/textworld.md": {
         "worlds-textworld": lambda: world_study("worlds-textworld"),

@@ -1,4 +1,4 @@
-"""The table of the foreign worlds: the fidelity of their dreams."""
+"""Tables of the foreign worlds: the fidelity of their dreams."""
 
 from __future__ import annotations
 
@@ -19,6 +19,23 @@ ROWS = (
     ("the same in reality, same tasks", "fidelity/real_success_rate/dreamed"),
     ("dreamed successes after RL that a replay confirms", "fidelity/rollout_agreement/dreamed"),
 )
+
+REASONS = (
+    ("reasons kept, of all steps trained on", "teacher/kept_rate"),
+    *ROWS[:2],
+    ("the same, as RL uses it", "fidelity/as_used/next_state_exact/determined"),
+    *ROWS[2:5],
+    ("reward precision, as RL uses it", "fidelity/as_used/reward_precision"),
+    ("reward recall, as RL uses it", "fidelity/as_used/reward_recall"),
+    *ROWS[5:7],
+)
+
+
+def own_reasons() -> str:
+    """Return the fidelity of a dream without reasoning and of one with the model's own reasons."""
+    runs = read_metrics("own-reasons")
+    rows = [[title, *(with_count(own.get(name)) for own in runs.values())] for title, name in REASONS]
+    return table(["measure", *runs], rows)
 
 
 def world_fidelity() -> str:
