@@ -48,7 +48,7 @@ def against_reality(name: str, methods: Sequence[str]) -> str:
     """
     rows = []
     for method in methods:
-        own, seeds = beside_reality(name, method)
+        own, seeds = beside(name, method)
         has_test = seeds >= MIN_TESTED_SEEDS
         shown = "not shown"
         if max(own["ratio/success_rate"].high, own["ratio/bootstrap"].high) < MARGIN:
@@ -60,15 +60,16 @@ def against_reality(name: str, methods: Sequence[str]) -> str:
     return table(["method", f"minus {BASE}", f"ratio to {BASE}", f"at least {MARGIN} of it"], rows)
 
 
-def beside_reality(name: str, method: str, reality_of: str = "") -> tuple[Metrics, int]:
-    """Return the metrics of a method compared with RL in reality, and the number of seeds of both.
+def beside(name: str, method: str, base_of: str = "", base: str = BASE) -> tuple[Metrics, int]:
+    """Return the metrics of a method compared with another one, and the number of seeds of both.
 
     Args:
-        reality_of: study with the cells of RL in reality, of the same policy and games; empty: the same.
+        base_of: study with the cells of the other one, of the same policy and games; empty: the same.
+        base: the other method; RL in reality if none is given.
     """
-    cells = {BASE: read_cells(reality_of or name)[BASE], method: read_cells(name)[method]}
-    seeds = {cell.seed for cell in cells[BASE]} & {cell.seed for cell in cells[method]}
-    return summarise(cells, BASE)[method], len(seeds)
+    cells = {base: read_cells(base_of or name)[base], method: read_cells(name)[method]}
+    seeds = {cell.seed for cell in cells[base]} & {cell.seed for cell in cells[method]}
+    return summarise(cells, base)[method], len(seeds)
 
 
 def _cells(methods: Sequence[str], *names: str) -> dict[str, list[Cell]]:
