@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from result_files import EXACT, RESULTS, SUCCESS, Metrics, read_metrics, short, table
+from study_tables import beside
 
 from components.evaluation.study.study_table import real_steps_ever
 
@@ -70,6 +71,8 @@ def logs_only_row() -> list[str]:
     reality = read_metrics("study-weak")["gigpo-real"]
     steps = f"{reality['cost/real_interactions'].value:,.0f} steps"
     clones = [linked(short(metrics[clone][SUCCESS]), name) for clone in ("clone", "clone-successes")]
+    pairs, _ = beside(name, "dpo-logs", base="clone")
+    clones[-1] += f"; DPO on logs {linked(short(pairs[SUCCESS]), f'{name}/dpo-logs-0')}"
     return [
         title,
         games(name, metrics["dream-gigpo"]),
