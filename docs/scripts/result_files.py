@@ -62,7 +62,7 @@ def interval(estimate: Estimate, form: str = ".3f") -> str:
 
 
 def with_count(estimate: Estimate | None) -> str:
-    """Return `value (low to high), n=...`; empty if it was not measured, `n=0` if there was nothing to count."""
+    """Return `value (low to high), n=...`; `n=0` without observations, empty if not measured."""
     if estimate is not None and not estimate.n:
         return "n=0"
     return "" if estimate is None else f"{interval(estimate)}, n={estimate.n:,}"
