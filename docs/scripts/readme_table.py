@@ -72,7 +72,7 @@ def logs_only_row() -> list[str]:
     steps = f"{reality['cost/real_interactions'].value:,.0f} steps"
     clones = [linked(short(metrics[clone][SUCCESS]), name) for clone in ("clone", "clone-successes")]
     pairs, _ = beside(name, "dpo-logs", base="clone")
-    clones[-1] += f"; DPO on logs {linked(short(pairs[SUCCESS]), f'{name}/dpo-logs-0')}"
+    clones[-1] += f"; DPO on logs [{short(pairs[SUCCESS])}](docs/results.md)"
     return [
         title,
         games(name, metrics["dream-gigpo"]),
